@@ -1,0 +1,30 @@
+"""Values that somebody outside wrote, made fit for a report."""
+
+from __future__ import annotations
+
+import json
+
+from fedops.core.facts import Json
+
+MAX_TEXT = 100  # characters of one value: a report is read by people
+
+
+def brief(value: Json) -> Json:
+    """A JSON value, small and printable: numbers as they are, text cut, large containers named by their type.
+
+    None is written "null", since a finding without `got` has None there. Text that is not Unicode (git allows any
+    bytes in a path, JSON half of a surrogate pair) becomes escapes.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, (dict, list)):
+        text = json.dumps(value, ensure_ascii=False)
+        return value if len(text) <= MAX_TEXT and brief(text) == text else type(value).__name__
+    return value
+
+
+def brief_text(text: str) -> str:
+    """`brief` of a text."""
+    return str(brief(text))

@@ -1,0 +1,57 @@
+"""What is raised when the machine is broken; an expected "no" is a Finding instead."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Cause = Literal["auth", "temporary", "permanent"]
+
+
+class FedopsError(Exception):
+    """Base of the errors that a person can act on.
+
+    Args:
+        message: where, what, got, expected; one line.
+        hint: the next command or file, or empty.
+        slug: stable word that other tools compare.
+        cause: "auth" (exit 4), "temporary" (exit 5: retry) or "permanent" (exit 2: a person must change something).
+    """
+
+    slug = "error"
+
+    def __init__(self, message: str, *, hint: str = "", slug: str | None = None, cause: Cause = "permanent") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.slug = slug or self.slug
+        self.cause: Cause = cause
+
+
+class ConfigError(FedopsError):
+    """A file that people edit, or a command line, cannot be used."""
+
+    slug = "config_invalid"
+
+
+class StoreError(FedopsError):
+    """The store of model bytes did not do what was asked."""
+
+    slug = "registry_unavailable"
+
+
+class ForgeError(FedopsError):
+    """The forge did not do what was asked."""
+
+    slug = "github_rejected"
+
+
+class GitError(FedopsError):
+    """git did not do what was asked."""
+
+    slug = "git_failed"
+
+
+class TrainingError(FedopsError):
+    """A site's own training code did not give a usable result."""
+
+    slug = "training_failed"

@@ -1,0 +1,205 @@
+"""Strict text in, canonical bytes out."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedops.core import documents
+from fedops.core.documents import (
+    BadJson,
+    Document,
+    dump_json,
+    load_document,
+    load_json_document,
+    parse_json,
+    parse_yaml,
+)
+from fedops.core.errors import ConfigError
+from fedops.core.settings import Aggregation, Sites, Staleness
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda c: st.lists(c, max_size=4) | st.dictionaries(st.text(), c, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_what_is_dumped_parses_back_to_the_same_value(value: Any) -> None:
+    assert parse_json(dump_json(value)) == value
+
+
+@given(_JSON)
+def test_canonical_bytes_do_not_depend_on_the_order_of_map_keys(value: Any) -> None:
+    turned = json.loads(json.dumps(value), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    assert dump_json(turned) == dump_json(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'{"a": NaN}', "NaN"),
+        (b'{"a": -Infinity}', "Infinity"),
+        (b'{"a": 1, "a": 2}', "repeated key 'a'"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+        (b'{"a": 1e999}', "out of range"),
+        (b'{"a": 123456789012345678901}', "too many digits"),
+        (b"[" * 33 + b"]" * 33, "nested more than 32"),
+        (b'{"a": }', "line 1"),
+        (b"", "line 1"),
+        (b"{} {}", "line 1"),
+        (b" " * 20, "20 bytes, at most 10"),
+    ],
+)
+def test_loose_json_is_refused_with_its_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(BadJson, match=reason):
+        parse_json(data, max_bytes=10 if data == b" " * 20 else 1000)
+
+
+def test_brackets_inside_strings_do_not_count_as_depth() -> None:
+    text = '{"a": "' + "[" * 100 + '\\"{{"}'
+    assert parse_json(text.encode()) == {"a": "[" * 100 + '"{{'}
+
+
+def test_the_place_stands_in_front_of_the_reason() -> None:
+    with pytest.raises(BadJson, match=r"^sites/a/submission\.json: repeated key"):
+        parse_json(b'{"a":1,"a":1}', "sites/a/submission.json")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_nothing_is_written_that_is_not_json(value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json({"a": value})
+
+
+def test_fields_stand_in_the_model_s_order_and_absent_ones_are_left_out() -> None:
+    text = dump_json(Staleness(kind="hinge", a=2.0, b=1.0)).decode()
+    assert text == '{\n  "kind": "hinge",\n  "max": 5,\n  "a": 2.0,\n  "b": 1.0\n}\n'
+    assert b"alpha" not in dump_json(Staleness())
+
+
+def test_a_strategy_s_own_parameters_are_kept() -> None:
+    data = b"strategy: {name: trimmed_mean, beta: '0.2'}\n"
+    policy = load_document(data, Aggregation, "policies/aggregation.yaml")
+    assert policy.strategy.parameters == {"beta": "0.2"}
+    assert b'"beta": "0.2"' in dump_json(policy)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: true", True),
+        ("a: false", False),
+        ("a: null", None),
+        ("a: ~", None),
+        ("a:", None),
+        ("a: 7", 7),
+        ("a: -7", -7),
+        ("a: 0.5", 0.5),
+        ("a: 1e-3", 0.001),
+        ('a: "007"', "007"),
+        ("a: 'no'", "no"),
+        ("a: hospital-a", "hospital-a"),
+        ("a: v1.2", "v1.2"),
+        ("a: [1, b]", [1, "b"]),
+        ("a: 2026-03-02", "2026-03-02"),
+    ],
+)
+def test_yaml_scalars_mean_what_they_look_like(text: str, value: Any) -> None:
+    assert parse_yaml(text.encode(), "f.yaml")[0] == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a: no", "f.yaml:1: bare 'no'"),
+        (b"\na: On", "f.yaml:2: bare 'On'"),
+        (b"a: 007", "f.yaml:1: '007' is not a decimal number"),
+        (b"a: 12:30", "f.yaml:1: '12:30' is not"),
+        (b"a: 1_000", "f.yaml:1: '1_000' is not"),
+        (b"a: 0x10", "f.yaml:1: '0x10' is not"),
+        (b"a: 1e999", "f.yaml:1: number 1e999 is out of range"),
+        (b"a: 1\nb: 2\na: 3", "f.yaml:3: repeated key 'a'"),
+        (b"a: &x 1\nb: *x", "f.yaml:1: anchors and aliases"),
+        (b"a: !!python/name:os.system x", "f.yaml:1: tags are not allowed"),
+        (b"a: ! 5", "f.yaml:1: tags are not allowed"),
+        (b"? [1]\n: 2", "f.yaml:1: a key must be plain text"),
+        (b"<<: {a: 1}", "f.yaml:1: a key must be plain text"),
+        (b"a: [1", "f.yaml:1: expected ',' or ']'"),
+        (b"a: 1\n---\nb: 2", "f.yaml:2: "),
+        (b"", "f.yaml: the file is empty"),
+        (b"\xff", "f.yaml: not UTF-8 at byte 0"),
+        (b"a: \x07", "f.yaml: not YAML"),
+        (b"[" * 40 + b"]" * 40, "nested more than 32 deep"),
+        (b"[" * 5000 + b"]" * 5000, "nested too deep"),
+        (b" " * 1_048_577, "1048577 bytes -> at most 1048576"),
+    ],
+)
+def test_loose_yaml_is_refused_with_file_and_line(data: bytes, message: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        parse_yaml(data, "f.yaml")
+    assert message in e.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schema: fedops.sites/v1\nsits: {}\n", "p.yaml:2: sits: unknown key"),
+        ("leads: []\n", "p.yaml:1: schema: required, but absent"),
+        ("schema: fedops.sites/v2\n", "p.yaml:1: schema: Input should be 'fedops.sites/v1', got 'fedops.sites/v2'"),
+        (
+            "schema: fedops.sites/v1\nsites:\n  a:\n    accounts: [{login: x, id: '3'}]\n",
+            "p.yaml:4: sites.a.accounts.0.id: Input should be a valid integer, got '3'",
+        ),
+        ("schema: fedops.sites/v1\nsites:\n  A: {accounts: [{login: x, id: 3}]}\n", "p.yaml:2: sites: "),
+    ],
+)
+def test_a_document_s_fault_names_line_key_and_value(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        load_document(text.encode(), Sites, "p.yaml")
+    assert e.value.message.startswith(message)
+
+
+def test_several_faults_are_counted() -> None:
+    with pytest.raises(ConfigError, match=r"\(and 1 more\)"):
+        load_document(b"schema: fedops.sites/v1\nx: 1\ny: 2\n", Sites, "p.yaml")
+
+
+def test_a_fault_of_the_whole_document_names_the_file() -> None:
+    with pytest.raises(ConfigError, match=r"^p\.yaml:1: Input should be an object"):
+        load_document(b"- 1\n", Sites, "p.yaml")
+    with pytest.raises(ConfigError, match=r"^p\.json: Input should be an object"):
+        load_json_document(b"[]", Sites, "p.json")
+
+
+class _Small(Document):
+    xs: tuple[int, ...]
+
+
+def test_json_documents_are_strict_too() -> None:
+    assert load_json_document(b'{"xs": [1, 2]}', _Small, "x").xs == (1, 2)
+    with pytest.raises(ConfigError, match="x: repeated key"):
+        load_json_document(b'{"xs": [1], "xs": [2]}', _Small, "x")
+    with pytest.raises(ConfigError, match=r"x: xs: Input should be a valid integer|x: Input"):
+        load_json_document(b'{"xs": [1.0]}', _Small, "x")
+
+
+def test_documents_are_frozen() -> None:
+    small = _Small(xs=(1,))
+    with pytest.raises(ValueError, match="frozen"):
+        small.xs = (2,)  # type: ignore[misc]  # the point of the test
+
+
+def test_the_limit_of_a_document_is_one_mebibyte() -> None:
+    assert documents.MAX_DOCUMENT_BYTES == 2**20
