@@ -1,0 +1,231 @@
+"""The embedded store `ocidir:DIR`: a folder with one OCI image layout per repository, which skopeo and oras read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedops.adapters import durable
+from fedops.adapters.oci_layout import ImageLayout, descriptor, refusal, refused, tag_of
+from fedops.core.artifacts import (
+    MAX_MANIFEST_BYTES,
+    Blob,
+    build_manifest,
+    format_of_title,
+    is_display_tag,
+    is_repository,
+    layer_title,
+    manifest_digest,
+    manifest_tag,
+    md5_tag,
+    parse_manifest,
+    split_ref,
+    titles_of,
+)
+from fedops.core.errors import StoreError
+from fedops.core.facts import Artifact, Layer
+from fedops.core.ids import Digest, hex_of_digest, is_digest, is_hex
+from fedops.ports import Store
+
+
+class LayoutStore:
+    """Models in the folder `root`, which must exist: an unmounted share must not look like an empty store."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, repository: str, file: Path, annotations: Mapping[str, str], config: bytes = b"{}") -> Artifact:
+        """Keep one file as a one-layer manifest; a damaged copy that is already there is replaced.
+
+        Raises:
+            StoreError: the file is empty or cannot be read, annotations or config are too large, the folder is broken.
+        """
+        extension = "bin" if file.suffix == ".bin" else "safetensors"
+        with self._opened(repository, "keep a model") as layout:
+            layout.create()
+            with durable.part(layout.scratch) as temporary:
+                with (
+                    durable.reported(file, f"copy it into {layout.folder}"),
+                    file.open("rb") as source,
+                    temporary.open("xb") as target,
+                ):
+                    got = durable.stream(source, target, md5=True)
+                layer = Layer(got.sha256, got.size, layer_title(repository, extension))
+                manifest = build_manifest(layer, annotations, config, format=format_of_title(layer.title))
+                if layout.is_whole(layer.sha256, layer.size):
+                    temporary.unlink()
+                else:
+                    durable.sync_file(temporary)
+                return _keep(layout, manifest, config, temporary, [md5_tag(got.md5)])
+
+    def tag(self, repository: str, digest: Digest, tag: str) -> None:
+        """Let a display tag name a manifest; one that names another is moved.
+
+        Raises:
+            StoreError: slug tag_name_invalid, object_missing, digest_mismatch.
+        """
+        if not is_display_tag(tag):
+            raise refusal("tag_name_invalid", f"{repository}:{tag}")
+        with self._opened(repository, "set a tag") as layout:
+            if not layout.exists():
+                raise refusal("object_missing", f"{repository}@{digest}")
+            with layout.locked():
+                data = _manifest_bytes(layout, digest)
+                layout.set_tags([descriptor(digest, len(data), tag)])
+
+    def drop(self, repository: str, digest: Digest) -> bool:
+        """Remove a manifest, its tags, and those of its blobs that no other manifest names; always True.
+
+        Raises:
+            StoreError: slug digest_mismatch: not a digest.
+        """
+        with self._opened(repository, "remove a model") as layout:
+            _check_digest(layout, digest)
+            if layout.exists():
+                with layout.locked():
+                    _drop(layout, digest)
+        return True
+
+    def copy(self, source: Store, repository: str, digest: Digest, target_repository: str) -> Artifact:
+        """Copy one manifest and its blobs from source's repository; the digest stays, the one tag is :m-<hex>.
+
+        The bytes are copied on the same disk too, not linked: a site that damages its own leaves the archive whole.
+        """
+        artifact = source.manifest(repository, digest)
+        layer = artifact.layer
+        manifest = build_manifest(layer, artifact.annotations, artifact.config, format=format_of_title(layer.title))
+        if manifest_digest(manifest) != digest:
+            raise refusal("digest_mismatch", artifact.ref, got=manifest_digest(manifest), expected=digest)
+        with self._opened(target_repository, "keep a copy") as layout:
+            layout.create()
+            with durable.part(layout.scratch) as temporary:
+                if not layout.is_whole(layer.sha256, layer.size):
+                    source.get(repository, layer, temporary)
+                return _keep(layout, manifest, artifact.config, temporary, [])
+
+    def manifest(self, repository: str, digest: Digest) -> Artifact:
+        """Read one manifest and its config, both checked against their digests.
+
+        Raises:
+            StoreError: slug object_missing, digest_mismatch, foreign_layer_refused, layer_title_invalid, …
+        """
+        with self._opened(repository, "read a model") as layout:
+            layer, annotations, config = _parse(layout, digest, _manifest_bytes(layout, digest))
+            data = layout.read(config.sha256, max_bytes=config.size)
+            where = f"{repository}@{digest}"
+            if len(data) != config.size:
+                raise refusal("size_mismatch", where, got=len(data), expected=config.size)
+            return Artifact(where, digest, layer, annotations, data)
+
+    def get(self, repository: str, layer: Layer, target: Path, *, md5: str | None = None) -> None:
+        """Copy one layer to `target` and check it on the way; nothing is at `target` before all of it is right.
+
+        Raises:
+            StoreError: slug object_missing, size_mismatch, hash_mismatch.
+        """
+        where = f"{repository}@sha256:{layer.sha256}"
+        # Before it becomes part of a path.
+        if not is_hex(layer.sha256, 64):
+            raise refusal("hash_mismatch", where, expected="64 hex digits")
+        with self._opened(repository, f"copy a model to {target}") as layout:
+            blob = layout.blob(layer.sha256)
+            if not blob.is_file():
+                raise refusal("object_missing", where)
+            durable.clean_parts(target.parent, of=target.name)
+            with durable.part(target) as temporary:
+                with blob.open("rb") as source, temporary.open("xb") as out:
+                    got = durable.stream(source, out, limit=layer.size, md5=md5 is not None)
+                if got.size != layer.size:
+                    raise refusal("size_mismatch", where, got=blob.stat().st_size, expected=layer.size)
+                if got.sha256 != layer.sha256:
+                    raise refusal("hash_mismatch", where, got=got.sha256, expected=layer.sha256)
+                if md5 is not None and got.md5 != md5:
+                    raise refusal("hash_mismatch", where, got=f"md5 {got.md5}", expected=f"md5 {md5}")
+                durable.sync_file(temporary)
+                temporary.replace(target)
+
+    def resolve(self, ref: str) -> Digest | None:
+        """The manifest that "<repository>:<tag>" names now; None if there is none."""
+        parts = split_ref(ref)
+        if parts is None:
+            return None
+        repository, tag = parts
+        with self._opened(repository, "read a tag") as layout:
+            return next((Digest(entry["digest"]) for entry in layout.entries() if tag_of(entry) == tag), None)
+
+    @contextmanager
+    def _opened(self, repository: str, doing: str) -> Iterator[ImageLayout]:
+        """The layout of a repository, there or not; what the system refuses in the block is a StoreError."""
+        if not is_repository(repository):
+            what = f"{repository!r}: not a repository of a store -> expected global, archive or sites/<id>"
+            raise StoreError(what, slug="path_not_allowed")
+        folder = self.root / repository
+        with durable.reported(folder, doing):
+            if not self.root.is_dir():
+                raise StoreError(
+                    f"{self.root}: cannot {doing}, the store's folder is not there",
+                    hint="mount it, or create it once with mkdir; `store` in federation.yaml names it",
+                )
+            layout = ImageLayout(folder, repository)
+            if not layout.blob("").resolve().is_relative_to(self.root.resolve()):
+                raise StoreError(f"{folder}: a link leads out of the store {self.root}", hint="replace it by a folder")
+            yield layout
+
+
+def _check_digest(layout: ImageLayout, digest: Digest) -> None:
+    """Refuse other text before it becomes part of a path."""
+    if not is_digest(digest):
+        raise refusal("digest_mismatch", layout.name, got=digest, expected="sha256:<64 hex>")
+
+
+def _manifest_bytes(layout: ImageLayout, digest: Digest) -> bytes:
+    _check_digest(layout, digest)
+    return layout.read(hex_of_digest(digest), max_bytes=MAX_MANIFEST_BYTES)
+
+
+def _parse(layout: ImageLayout, digest: Digest, data: bytes) -> tuple[Layer, Mapping[str, str], Blob]:
+    """What manifest bytes say, or the first finding as a StoreError."""
+    parsed = parse_manifest(data, where=f"{layout.name}@{digest}", allowed_titles=titles_of(layout.name))
+    if parsed.layer is None or parsed.config is None:
+        raise refused(parsed.findings[0])
+    return parsed.layer, parsed.annotations, parsed.config
+
+
+def _keep(layout: ImageLayout, manifest: bytes, config: bytes, temporary: Path, tags: Sequence[str]) -> Artifact:
+    """Take the layer from `temporary`, unless it is there already, then write what names it, each after the other."""
+    digest = manifest_digest(manifest)
+    layer, annotations, _ = _parse(layout, digest, manifest)  # what could not be read again is not kept
+    with layout.locked():
+        layout.adopt(temporary, layer.sha256)
+        layout.write(config)
+        layout.write(manifest)
+        names = [manifest_tag(digest), *tags]
+        layout.set_tags([descriptor(digest, len(manifest), name) for name in names])
+    return Artifact(f"{layout.name}@{digest}", digest, layer, annotations, config)
+
+
+def _drop(layout: ImageLayout, digest: Digest) -> None:
+    """Take a manifest out of the index, then delete its blobs, its own last: a second call finishes after a kill."""
+    entries = layout.entries()
+    kept = [entry for entry in entries if entry["digest"] != digest]
+    needed = {entry["digest"]: layout.references(entry["digest"]) for entry in kept}
+    layer = _layer_of(layout, digest)
+    for tag in [tag_of(entry) or "" for entry in entries if entry["digest"] == digest]:
+        # DVC looks for bytes by this tag, so it passes to another manifest of the same bytes.
+        heir = next((entry for entry in kept if layer in needed[entry["digest"]]), None)
+        if tag.startswith(md5_tag("")) and heir is not None:
+            kept.append(descriptor(heir["digest"], heir["size"], tag))
+    if kept != entries:
+        layout.write_entries(kept)
+    own = hex_of_digest(digest)
+    doomed = layout.references(digest).difference(*needed.values())
+    layout.remove([*sorted(doomed - {own}), *(doomed & {own})])
+
+
+def _layer_of(layout: ImageLayout, digest: Digest) -> str | None:
+    try:
+        layer, _, _ = _parse(layout, digest, _manifest_bytes(layout, digest))
+    except StoreError:  # gone or damaged: dropping it is right all the same
+        return None
+    return layer.sha256
