@@ -1,0 +1,272 @@
+"""The Repository port over a clone, by GitPython: refs, exit codes and object ids; never a work tree, never git's prose."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes, parse_entries
+from fedops.adapters.git_process import GitProcess, failure
+from fedops.adapters.git_refs import commit_of_ref, version_tags
+from fedops.adapters.git_remote import Remote
+from fedops.adapters.git_signing import signer_among
+from fedops.adapters.git_upkeep import CheckoutDone, damaged_objects, fast_forward, is_ancestor
+from fedops.adapters.git_write import write_commit, write_tag
+from fedops.core.errors import GitError
+from fedops.core.facts import Change, Commit, RefUpdate, TreeEntry, VersionTag
+from fedops.core.ids import BlobId, CommitId, RepoPath, is_hex
+
+_NAME = re.compile(r"(?![-/])[^\0-\x20\x7f~^:?*\[\\]+\Z")
+
+
+class GitRepository:
+    """One clone; a context manager that ends its git processes. Safe to share between threads.
+
+    Args:
+        path: top of the work tree, or the folder of a bare repository.
+        main: the federation's main branch.
+        remote: the remote that is the federation.
+        env: added to the environment of each git process.
+        author: name and e-mail of what is written here; None takes the user's git configuration.
+
+    Raises:
+        GitError: path is no repository, or one that does not name objects by sha1.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        main: str = "main",
+        remote: str = "origin",
+        env: Mapping[str, str] | None = None,
+        author: tuple[str, str] | None = None,
+    ) -> None:
+        self.path = path.absolute()
+        self.main = main
+        # NOTE: without the ceiling git would take a repository that merely contains the folder.
+        self._git = GitProcess(self.path, {"GIT_CEILING_DIRECTORIES": str(self.path.parent), **(env or {})})
+        self._objects = ObjectReader(self._git)
+        self._remote = Remote(self._git, remote, main)
+        self._author = author
+        self._signers: dict[tuple[CommitId, tuple[str, ...]], str | None] = {}
+        self._check()
+
+    @classmethod
+    def clone(
+        cls,
+        url: str,
+        path: Path,
+        *,
+        main: str = "main",
+        remote: str = "origin",
+        env: Mapping[str, str] | None = None,
+        author: tuple[str, str] | None = None,
+    ) -> Self:
+        """Clone url into a new folder, fetch what a federation needs, and check out main if there is one.
+
+        Raises:
+            GitError: permanent (the folder is not empty), temporary (the remote cannot be read).
+        """
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise GitError(f"{path}: is not an empty folder", hint="name a new folder")
+        options = ("--quiet", "--no-checkout", "--no-tags", "--template=", f"--origin={remote}")
+        output = GitProcess(None, env).run("clone", *options, "--", url, str(path.absolute()))
+        if output.code != 0:
+            raise failure("git clone", output, hint="check the address and the connection", cause="temporary")
+        repository = cls(path, main=main, remote=remote, env=env, author=author)
+        repository.fetch()
+        if repository.resolve(main) is not None:
+            repository._git.check("checkout", "--quiet", "-B", main, "--track", repository._remote.tracking)
+        return repository
+
+    @classmethod
+    def init(
+        cls,
+        path: Path,
+        main: str = "main",
+        *,
+        bare: bool = False,
+        env: Mapping[str, str] | None = None,
+        author: tuple[str, str] | None = None,
+    ) -> Self:
+        """Make a new, empty repository; one that is there already stays as it is."""
+        options = ("--quiet", "--template=", f"--initial-branch={main}", *(["--bare"] if bare else []))
+        GitProcess(None, env).check("init", *options, "--", str(path.absolute()))
+        return cls(path, main=main, env=env, author=author)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the reading processes; harmless when repeated."""
+        self._objects.close()
+
+    def _check(self) -> None:
+        output = self._git.run("rev-parse", "--show-object-format", "--absolute-git-dir")
+        if output.code != 0:
+            raise failure(f"{self.path}: not a git repository", output, hint="git clone URL", slug="not_a_repository")
+        kind, folder = output.out.decode("utf-8", "surrogateescape").split("\n")[:2]
+        if kind != "sha1":
+            raise GitError(f"{self.path}: object names are {kind} -> expected sha1", slug="not_a_repository")
+        inside = self.path / ".git"
+        # A GIT_DIR that a hook or a script left in the environment would silently name another repository.
+        if Path(folder).resolve() != (inside if inside.is_dir() else self.path).resolve() and not inside.is_file():
+            raise GitError(f"{self.path}: git looks at {folder} instead", hint="unset GIT_DIR", slug="not_a_repository")
+
+    def fetch(self) -> None:
+        self._remote.fetch()
+
+    def push(self, updates: Sequence[RefUpdate]) -> bool:
+        return self._remote.push(updates)
+
+    def remote_url(self) -> str | None:
+        """Where the remote is; a relative folder as an absolute one; None if there is no remote."""
+        return self._remote.url()
+
+    def resolve(self, ref: str) -> CommitId | None:
+        """The commit that a ref, a tag's or branch's short name, HEAD or an id names; None if there is none.
+
+        "main" and "refs/heads/main" are origin's main as last fetched; in a repository without origin, its own.
+
+        Raises:
+            GitError: the ref is there, but broken or its object is not.
+        """
+        if ref == "HEAD" or is_hex(ref, 40):
+            return self._objects.peel(ref)
+        if not _NAME.match(ref):
+            return None
+        local = f"refs/heads/{self.main}"
+        if ref in (self.main, local):
+            found = self._ref(self._remote.tracking)
+            return found if found is not None or self.remote_url() is not None else self._ref(local)
+        if ref.startswith("refs/"):
+            return self._ref(ref)
+        names = (f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/remotes/{ref}")
+        return next((found for name in names if (found := self._ref(name)) is not None), None)
+
+    def _ref(self, ref: str) -> CommitId | None:
+        return commit_of_ref(self._git, self._objects, ref)
+
+    def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
+        return self._entries(commit, under.strip("/"))
+
+    def _entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
+        # NOTE: everything after "--" is a name, so that neither a commit nor a path is ever an option.
+        paths = [under] if under else []
+        output = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--", object_id(commit), *paths)
+        if output.code != 0:
+            raise self._objects.explain("git ls-tree", output, [commit])
+        return parse_entries(output.out)
+
+    def blob_of(self, commit: CommitId, path: str) -> BlobId | None:
+        """The blob of one regular file; None for a missing path, a folder, a symlink, a submodule."""
+        return next(
+            (e.blob for e in self._entries(commit, path) if e.path == path and e.mode.startswith("100")),
+            None,
+        )
+
+    def read(self, blob: BlobId, *, max_bytes: int) -> bytes:
+        return self._objects.read(blob, "blob", max_bytes=max_bytes)
+
+    def changes(self, base: CommitId, head: CommitId) -> Sequence[Change]:
+        """What head changes since its merge base with `base`; renames are never detected.
+
+        Raises:
+            GitError: lineage_broken, if the two have no common ancestor.
+        """
+        found = self._git.run("merge-base", object_id(base), object_id(head))
+        if found.code == 1:
+            raise GitError(f"git: {head} has no ancestor in common with {base}", slug="lineage_broken")
+        if found.code != 0:
+            raise self._objects.explain("git merge-base", found, [base, head])
+        since = found.out.decode("ascii").strip()
+        # A submodule can ask in .gitmodules that its changes be ignored.
+        options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", "--no-ext-diff")
+        output = self._git.run("diff-tree", *options, since, head, "--")
+        if output.code != 0:
+            raise self._objects.explain("git diff-tree", output, [since, head])
+        return parse_changes(output.out)
+
+    def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
+        """First-parent line from `until` back to, and without, `after`; newest first, read one by one.
+
+        The objects themselves are read, not `git log`: their size frames them, whatever a message holds, nothing is
+        read that is not asked for, and stopping early leaves no process behind.
+
+        Raises:
+            GitError: lineage_broken, if the line ends and `after` was not on it.
+        """
+        current: CommitId | None = until
+        while current is not None and current != after:
+            commit = self.commit(current)
+            yield commit
+            current = commit.parents[0] if commit.parents else None
+        if current is None and after is not None:
+            raise GitError(
+                f"git: {after} is not on the first-parent line of {until}",
+                hint="fetch again; in a shallow clone: git fetch --unshallow",
+                slug="lineage_broken",
+            )
+
+    def commit(self, commit: CommitId) -> Commit:
+        return self._objects.commit(commit)
+
+    def is_ancestor(self, commit: CommitId, of: CommitId) -> bool:
+        return is_ancestor(self._git, self._objects, CommitId(object_id(commit)), CommitId(object_id(of)))
+
+    def versions(self) -> Sequence[VersionTag]:
+        return version_tags(self._git, self._objects)
+
+    def signer(self, commit: CommitId, keys: Sequence[str]) -> str | None:
+        """The one of `keys` that made the commit's SSH signature; None if unsigned, of another key, or not valid.
+
+        Raises:
+            ConfigError: there is no ssh-keygen.
+        """
+        known = (commit, tuple(keys))
+        if known not in self._signers:
+            data = self._objects.read(commit, "commit", max_bytes=METADATA_BYTES)
+            self._signers[known] = signer_among(data, keys)
+        return self._signers[known]
+
+    def write_commit(
+        self,
+        parents: Sequence[CommitId],
+        files: Mapping[RepoPath, bytes | None],
+        message: str,
+        *,
+        at: dt.datetime,
+        key: Path | None = None,
+    ) -> CommitId:
+        return write_commit(self._git, parents, files, message, at=at, author=self._author, key=key)
+
+    def write_tag(self, name: str, commit: CommitId, message: str) -> str:
+        return write_tag(self._git, self._objects, name, commit, message)
+
+    def config_get(self, key: str) -> str | None:
+        """The value of a configuration key, the last one if there are several; None if it is not set."""
+        output = self._git.run("config", "-z", "--get", key)
+        if output.code not in (0, 1):
+            raise failure(f"git config {key}", output)
+        return output.out.decode("utf-8", "replace").removesuffix("\0") if output.code == 0 else None
+
+    def fsck(self) -> list[str]:
+        """Ids of objects that are missing or corrupt, each once; the whole repository is read."""
+        return damaged_objects(self._git, self._objects)
+
+    def checkout_main(self) -> CheckoutDone:
+        """Fast-forward the work tree to origin's main, if it is on main and has no changes; says what was done."""
+        return fast_forward(self._git, self._objects, self.main, self.resolve(self.main))
+
+
+def discover(start: Path) -> Path | None:
+    """Top of the work tree that holds a folder; None outside of one."""
+    output = GitProcess(start.absolute()).run("rev-parse", "--show-toplevel")
+    return Path(output.out.decode("utf-8", "surrogateescape").removesuffix("\n")) if output.code == 0 else None

@@ -1,0 +1,66 @@
+"""The clone that `fedops init` starts from: find it, or make it together with a bare repository as its origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedops.adapters.git_process import GitProcess
+from fedops.adapters.git_repo import GitRepository, discover
+from fedops.core.errors import ConfigError, GitError
+
+_HINT = "git init -b {main} . && git remote add origin URL, or let one command do it: fedops init --origin ../fed.git …"
+
+
+def demand_clone(folder: Path, main: str) -> None:
+    """Check that a folder is the top of a clone that has an origin.
+
+    Raises:
+        ConfigError: it is not; says which commands make it so.
+    """
+    top = discover(folder)
+    if top is None or top.resolve() != folder.resolve():
+        what = "not a git repository" if top is None else f"inside the repository {top} -> its top folder"
+        raise ConfigError(f"{folder}: {what}", hint=_HINT.format(main=main) if top is None else f"cd {top}")
+    with GitRepository(folder, main=main) as repository:
+        if repository.remote_url() is None:
+            raise ConfigError(
+                f"{folder}: the repository has no remote `origin`, which a federation lives in",
+                hint="git remote add origin URL, or let fedops make one: fedops init --origin ../fed.git …",
+            )
+
+
+def is_clone(folder: Path, main: str) -> bool:
+    """True if `demand_clone` has nothing against a folder."""
+    try:
+        demand_clone(folder, main)
+    except ConfigError:
+        return False
+    return True
+
+
+def make_origin(folder: Path, origin: Path, main: str) -> None:
+    """Make a bare repository and a clone of it in `folder`; what is there already and fits stays as it is.
+
+    Raises:
+        ConfigError: the folder has another origin, or lies in another repository.
+    """
+    top = discover(folder)
+    if top is not None and top.resolve() != folder.resolve():
+        raise ConfigError(f"{folder}: inside the repository {top} -> its top folder", hint=f"cd {top}")
+    if origin.exists() and any(origin.iterdir()) and not _is_bare(origin):
+        raise ConfigError(f"{origin}: is there and is no bare repository", hint="name a new folder")
+    with GitRepository.init(folder, main) as repository:
+        known = repository.remote_url()
+        if known is not None and Path(known).resolve() != origin.resolve():
+            raise ConfigError(f"{folder}: its origin is {known} -> {origin}", hint="leave --origin out")
+    GitRepository.init(origin, main, bare=True).close()
+    if known is None:
+        GitProcess(folder).check("remote", "add", "origin", str(origin.resolve()))
+
+
+def _is_bare(folder: Path) -> bool:
+    try:
+        with GitRepository(folder):
+            return not (folder / ".git").exists()
+    except GitError:
+        return False

@@ -1,0 +1,57 @@
+"""Care of a clone: is it whole, and does its work tree show what was fetched."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedops.adapters.git_objects import ObjectReader, ids_in
+from fedops.adapters.git_process import GitProcess, failure
+from fedops.core.ids import CommitId
+
+_MALFORMED = 1  # fsck's exit bit for objects that are whole, but not as git would write them
+
+CheckoutDone = Literal["no_work_tree", "no_main", "other_branch", "dirty", "diverged", "up_to_date", "fast_forwarded"]
+
+
+def damaged_objects(git: GitProcess, objects: ObjectReader) -> list[str]:
+    """Ids of objects that are missing or whose bytes are not theirs, each once.
+
+    Raises:
+        GitError: git found something else broken, such as a ref or a pack.
+    """
+    output = git.run("fsck", "--full", "--no-dangling", "--no-progress")
+    if output.code == 0:
+        return []
+    told = ids_in(output.out.decode("utf-8", "replace") + output.err)
+    damaged = [name for name in told if objects.damaged(name)]
+    if not damaged and output.code != _MALFORMED:
+        raise failure("git fsck", output, slug="object_corrupt")
+    return damaged
+
+
+def fast_forward(git: GitProcess, objects: ObjectReader, branch: str, target: CommitId | None) -> CheckoutDone:
+    """Move a clean work tree that is on `branch` forward to a commit; say what was done."""
+    if git.run("rev-parse", "--show-toplevel").code != 0:
+        return "no_work_tree"
+    if target is None:
+        return "no_main"
+    if git.run("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip() != f"refs/heads/{branch}":
+        return "other_branch"
+    here = objects.peel("HEAD")  # None before the first commit
+    if here is not None and is_ancestor(git, objects, target, here):
+        return "up_to_date"
+    if here is not None and not is_ancestor(git, objects, here, target):
+        return "diverged"
+    if git.check("status", "--porcelain", "-z", "--untracked-files=no"):
+        return "dirty"
+    # An untracked file in the way makes git refuse before it changes anything.
+    merged = git.run("merge", "--ff-only", "--no-verify-signatures", "--quiet", target)
+    return "fast_forwarded" if merged.code == 0 else "dirty"
+
+
+def is_ancestor(git: GitProcess, objects: ObjectReader, commit: CommitId, of: CommitId) -> bool:
+    """True if `commit` is `of` or comes before it."""
+    output = git.run("merge-base", "--is-ancestor", commit, of)
+    if output.code not in (0, 1):
+        raise objects.explain("git merge-base", output, [commit, of])
+    return output.code == 0
