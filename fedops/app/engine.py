@@ -1,0 +1,163 @@
+"""Aggregation of model files: engine 1. `fedops aggregate`, `ci aggregate` and `verify` all come here.
+
+The bytes of the result depend on the bytes of the inputs, the weights and the rules alone: not on the order in which
+the inputs are given, on chunks, threads, or the processor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedops.app.feeds import Base, Input
+from fedops.app.scan_pass import non_finite, norms
+from fedops.app.write_pass import ResultNotFinite, Work, WritePass
+from fedops.core.chunks import integer_rules
+from fedops.core.facts import Scan, Specs
+from fedops.core.findings import Finding, finding
+from fedops.core.norms import clip_factor
+from fedops.core.settings import Integers
+from fedops.core.strategies import Strategy
+from fedops.core.tensors import canonical_layout
+from fedops.ports import ModelSink
+
+__all__ = ["Aggregated", "Base", "Input", "Rule", "aggregate"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the numbers are made.
+
+    Attributes:
+        strategy: with its parameters.
+        denominator: of the mean.
+        integers: rules of the integer and bool tensors.
+        clip_norm: each delta is shortened to this L2 norm and counts once, whatever its weight; None: no clipping.
+        want_norms: measure the deltas' norms although neither strategy nor clipping asks for it.
+    """
+
+    strategy: Strategy
+    denominator: float
+    integers: Integers
+    clip_norm: float | None = None
+    want_norms: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """A new model that was written.
+
+    Attributes:
+        sha256, md5: hex; md5 is "" if the sink does not take it.
+        size: bytes.
+        specs: its tensors.
+        norms: site -> L2 norm of its delta before clipping; empty if they were not measured.
+        clip_factors: site -> what its delta was multiplied by; empty without clipping.
+    """
+
+    sha256: str
+    md5: str
+    size: int
+    specs: Specs
+    norms: Mapping[str, float]
+    clip_factors: Mapping[str, float]
+
+
+def aggregate(
+    current: int,
+    bases: Mapping[int, Base],
+    inputs: Sequence[Input],
+    rule: Rule,
+    sink: ModelSink,
+    *,
+    threads: int = 2,
+    chunk: int | None = None,
+) -> Aggregated | tuple[Finding, ...]:
+    """Make the next version's model.
+
+    Args:
+        current: the version to which the mean delta is added.
+        bases: that version, and each one that an update was trained on; all files have the same tensors.
+        inputs: at least one, in any order, one per site.
+        rule: how.
+        sink: an open canonical file of the same tensors; committed only if all is well.
+        threads: lanes; each holds a few MB, whatever the models' size.
+        chunk: elements read at a time; None: what is fastest.
+
+    Returns:
+        The model; or findings, and then nothing was written: `non_finite` (detail: site and tensor),
+        `hash_mismatch` (detail: site), `non_finite_result`, or why the strategy refuses. Those that name a site can
+        be cured by leaving it out.
+
+    Raises:
+        StoreError: a file cannot be read or written, or was changed meanwhile.
+    """
+    ordered = sorted(inputs, key=lambda i: i.site)
+    specs = bases[current].model.specs
+    _assert_checked(specs, bases, ordered, rule.strategy)
+    layout = canonical_layout(specs)
+    measured: list[float] = []
+    if rule.want_norms or rule.clip_norm is not None or rule.strategy.scan == "norms":
+        measured = norms(layout, ordered, bases, threads)
+        if not all(map(math.isfinite, measured)):
+            return non_finite(layout, ordered, bases) or _norm_overflow(ordered, measured)
+    scan = Scan(tuple(measured)) if measured else None
+    combine = rule.strategy.prepare([i.weighted for i in ordered], rule.denominator, scan)
+    if isinstance(combine, Finding):
+        return (combine,)
+    weights = [i.weighted.weight for i in ordered]
+    clips = [] if rule.clip_norm is None else [clip_factor(norm, rule.clip_norm) for norm in measured]
+    work = Work(
+        layout=layout,
+        rules=integer_rules(rule.integers, specs),
+        inputs=ordered,
+        factors=clips or weights,
+        counts=[1.0] * len(ordered) if clips else weights,
+        bases=bases,
+        current=current,
+        denominator=rule.denominator,
+        combine=combine,
+        linear=rule.strategy.linear,
+        rows=rule.strategy.buffers(len(ordered)),
+    )
+    if found := _write(work, WritePass(work, sink, threads, chunk)):
+        return found
+    sha256, md5, size = sink.commit()
+    sites = [i.site for i in ordered]
+    return Aggregated(
+        sha256, md5, size, specs, dict(zip(sites, measured, strict=False)), dict(zip(sites, clips, strict=False))
+    )
+
+
+def _assert_checked(specs: Specs, bases: Mapping[int, Base], inputs: Sequence[Input], strategy: Strategy) -> None:
+    """What the stages before have seen to: a broken promise is a bug here, never a finding."""
+    assert inputs, "nothing to aggregate"
+    assert len({i.site for i in inputs}) == len(inputs), "two inputs of one site"
+    assert {i.weighted.submission.base_version for i in inputs} <= bases.keys(), "a base version is not given"
+    assert all(i.weighted.submission.payload in ("full", "delta") for i in inputs), "a payload was not decoded"
+    assert all(dict(m.specs) == dict(specs) for m in (*(b.model for b in bases.values()), *(i.model for i in inputs)))
+    assert strategy.scan != "distances", "no strategy of this engine asks for distances"
+    assert not strategy.state, "no strategy of this engine keeps optimiser tensors"
+
+
+def _norm_overflow(inputs: Sequence[Input], measured: Sequence[float]) -> tuple[Finding, ...]:
+    """All values are finite, but the square of a delta's norm has no float64 value."""
+    return tuple(
+        finding("non_finite_result", i.where, got="inf", detail={"site": i.site, "what": "norm of the delta"})
+        for i, norm in zip(inputs, measured, strict=True)
+        if not math.isfinite(norm)
+    )
+
+
+def _write(work: Work, run: WritePass) -> tuple[Finding, ...]:
+    """Run the pass; findings mean that what was written must not be used."""
+    try:
+        run.run()
+    except ResultNotFinite as e:
+        where = work.bases[work.current].where
+        overflow = finding("non_finite_result", where, detail={"tensor": e.tensor})
+        return non_finite(work.layout, work.inputs, work.bases) or (overflow,)
+    sites = [feed.check(i.where, {"site": i.site}) for i, feed in zip(work.inputs, run.site_feeds, strict=True)]
+    versions = [feed.check(work.bases[b].where, {"version": b}) for b, feed in run.base_feeds.items()]
+    return tuple(f for f in (*sites, *versions) if f is not None)
