@@ -1,0 +1,210 @@
+"""Judge open pull requests: documents first, from the base branch's policies; then the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fedops.app.context import Context
+from fedops.app.model_bytes import fetch_update, open_global, open_update
+from fedops.app.snapshot import Snapshot, snapshot, version_record
+from fedops.core.errors import FedopsError, GitError
+from fedops.core.facts import Pull, TreeEntry, Verdict, VerdictState
+from fedops.core.findings import Finding, errors, finding
+from fedops.core.ids import CommitId, SiteId, record_path, update_path
+from fedops.core.records import Record
+from fedops.core.validate import (
+    Known,
+    is_submission,
+    parse_record,
+    validate_change,
+    validate_commit,
+    validate_model,
+    validate_record,
+    validate_signature,
+)
+
+TEMPORARY = "the check could not finish"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One pull request, judged at its present head.
+
+    Attributes:
+        note: for a pending verdict, what it waits for, in words.
+        awaits_approval: the checks passed; a lead must approve this commit.
+    """
+
+    pull: Pull
+    verdict: Verdict
+    site: SiteId | None = None
+    record: Record | None = None
+    note: str = ""
+    awaits_approval: bool = False
+
+
+@dataclass
+class BytesMemory:
+    """Verdicts on bytes that this run has already reached: (head, policy digest, base sha256) -> findings."""
+
+    known: dict[tuple[CommitId, str, str], tuple[Finding, ...]] = field(default_factory=dict)
+
+
+def inspect_pull(ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory) -> Judgement:
+    """Judge one pull request whole; a fault of the machine gives `pending`, never a wrong answer."""
+    try:
+        judged = judge_documents(ctx, main, pull)
+        if judged.verdict.state != "accepted":
+            return judged
+        assert judged.site is not None
+        assert judged.record is not None
+        findings = judge_bytes(ctx, main, pull.head, judged.site, judged.record, memory)
+        state: VerdictState = "rejected" if errors(findings) else "accepted"
+        return replace(
+            judged, verdict=replace(judged.verdict, state=state, findings=judged.verdict.findings + findings)
+        )
+    except FedopsError as e:
+        return _pending(main, pull, e)
+
+
+def _pending(main: Snapshot, pull: Pull, error: FedopsError) -> Judgement:
+    if isinstance(error, GitError) and error.cause == "permanent":
+        broken = finding("object_corrupt", f"pull/{pull.number}", got=error.message)
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (broken,)))
+    verdict = Verdict(pull.head, main.policy, main.commit, "pending", ())
+    return Judgement(pull, verdict, note=f"{TEMPORARY}: {error.message}")
+
+
+def judge_documents(ctx: Context, main: Snapshot, pull: Pull) -> Judgement:
+    """Judge everything but the bytes, from the head's blobs as data; nothing of the head is checked out."""
+    repository = ctx.repository
+    base_paths = [p for p in main.files if p.startswith("sites/")]
+    changes = repository.changes(main.commit, pull.head)
+    if not is_submission(changes):
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "not_a_submission", ()))
+    extension = main.federation.extension
+    site, findings = validate_change(changes, pull.author, main.sites, extension=extension, base_paths=base_paths)
+
+    def judged(findings: tuple[Finding, ...], record: Record | None = None) -> Judgement:
+        state: VerdictState = "rejected" if errors(findings) else "accepted"
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, state, findings), site, record)
+
+    if errors(findings) or site is None:
+        return judged(findings)
+    findings += _commit_findings(ctx, main, pull, site)
+    if errors(findings):
+        return judged(findings)
+    blobs = _head_blobs(ctx, main, pull.head, site)
+    if isinstance(blobs, Finding):
+        return judged((*findings, blobs))
+    head_record, head_pointer = blobs
+    record, faults = parse_record(head_record, record_path(site), max_bytes=main.submission_policy.limits.record_bytes)
+    if record is None:
+        return judged(findings + faults)
+    known = known_at(main, site, record.base_version)
+    findings += validate_record(head_record, head_pointer, site, known, main.submission_policy, extension=extension)
+    return judged(findings, record)
+
+
+def _commit_findings(ctx: Context, main: Snapshot, pull: Pull, site: SiteId) -> tuple[Finding, ...]:
+    """Exactly one signed commit on an ancestor of main."""
+    repository = ctx.repository
+    head = repository.commit(pull.head)
+    on_main = bool(head.parents) and repository.is_ancestor(head.parents[0], main.commit)
+    findings = validate_commit(head, on_main)
+    keys = main.sites.sites[site].keys if site in main.sites.sites else ()
+    signer = repository.signer(pull.head, keys)
+    return findings + validate_signature(
+        signer, site, main.sites, main.submission_policy, same_repository=pull.same_repository
+    )
+
+
+def _head_blobs(ctx: Context, main: Snapshot, head: CommitId, site: SiteId) -> tuple[bytes, bytes] | Finding:
+    """The record's and the pointer's bytes of a head, after a look at their sizes."""
+    limits = main.submission_policy.limits
+    entries: Mapping[str, TreeEntry] = {e.path: e for e in ctx.repository.entries(head, f"sites/{site}")}
+    out: list[bytes] = []
+    for path, limit in (
+        (record_path(site), limits.record_bytes),
+        (update_path(site, main.federation.extension), limits.pointer_bytes),
+    ):
+        entry = entries.get(path)
+        if entry is None:
+            return finding("files_missing", path, detail={"site": site})
+        if entry.size > limit:
+            return finding("file_too_large", path, got=entry.size, expected=limit, detail={"site": site})
+        out.append(ctx.repository.read(entry.blob, max_bytes=limit))
+    return out[0], out[1]
+
+
+def known_at(main: Snapshot, site: SiteId, base_version: int) -> Known:
+    """What the record check must know of main: versions, what is used up, and whose bytes are already there."""
+    version = main.version
+    models = {version.version: version.model.sha256}
+    if 0 <= base_version < version.version:
+        made = version_record(main.repository, main, base_version)
+        if made is not None:
+            models[base_version] = made[1].model.sha256
+    digests = {c.sha256: SiteId(c.site) for c in version.contributions if c.site != site}
+    own: Record | None = None
+    for other in main.folders:
+        record, _ = parse_record(main.bytes_of(record_path(other)), record_path(other), max_bytes=1_048_576)
+        if record is not None and other == site:
+            own = record
+        elif record is not None:
+            digests[record.sha256] = other
+    return Known(
+        current=version.version,
+        consumed=version.consumed,
+        models=models,
+        staleness_max=main.aggregation.staleness.max,
+        own=own,
+        taken=digests,
+    )
+
+
+def judge_bytes(
+    ctx: Context, main: Snapshot, head: CommitId, site: SiteId, record: Record, memory: BytesMemory
+) -> tuple[Finding, ...]:
+    """Fetch a submission's bytes by digest and check them against its base model.
+
+    Raises:
+        StoreError: the store is broken; no verdict can be given now.
+    """
+    base_sha256 = known_at(main, site, record.base_version).models[record.base_version]
+    key = (head, main.policy, base_sha256)
+    if key not in memory.known:
+        memory.known[key] = judge_update(ctx, main, site, record)
+    return memory.known[key]
+
+
+def judge_update(ctx: Context, main: Snapshot, site: SiteId, record: Record) -> tuple[Finding, ...]:
+    """Fetch and open an update, and check its tensors against its base model; values too."""
+    path, findings = fetch_update(ctx, main, site, record)
+    if path is None or main.federation.model.format == "opaque":
+        return findings
+    where = str(update_path(site, main.federation.extension))
+    model, findings = open_update(ctx, path, main.submission_policy.limits, where)
+    if model is None:
+        return findings
+    base = open_global(ctx, main, record.base_version)
+    try:
+        more, _ = validate_model(model, base, main.submission_policy, where=where, payload=record.payload)
+        return findings + more
+    finally:
+        base.close()
+        model.close()
+
+
+def refreshed(ctx: Context) -> Snapshot:
+    """Fetch, and read the tip of main.
+
+    Raises:
+        GitError: there is no main.
+    """
+    ctx.repository.fetch()
+    commit = ctx.repository.resolve("main")
+    if commit is None:
+        raise GitError("main: no such branch on origin", hint="push the federation's main branch first")
+    return snapshot(ctx.repository, commit)

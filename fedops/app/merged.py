@@ -1,0 +1,151 @@
+"""The submissions on main that no version has used yet, with the merge that brought each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedops.app.snapshot import Snapshot, snapshot
+from fedops.core.errors import ConfigError
+from fedops.core.facts import Commit, Excluded, Submission
+from fedops.core.findings import Finding, errors, finding
+from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path
+
+# NOTE: not from core.validate, which imports numpy: `fedops status` comes through here.
+from fedops.core.parse_record import parse_record
+from fedops.core.records import Record, render_pointer, update_pointer
+from fedops.core.validate_change import validate_signature
+from fedops.ports import Repository
+
+
+@dataclass(frozen=True)
+class MergedState:
+    """What main holds of its sites.
+
+    Attributes:
+        records: well-formed record of each site, consumed ones too.
+        submissions: not consumed, on an existing version, well-formed; ascending site.
+        unsigned: those of them that lack the signature which the policy asks for.
+        faults: one finding for each record that can never count.
+    """
+
+    records: Mapping[SiteId, Record]
+    submissions: tuple[Submission, ...]
+    unsigned: tuple[Excluded, ...]
+    faults: tuple[Finding, ...]
+
+
+def merged_state(repository: Repository, main: Snapshot) -> MergedState:
+    """Read the sites' records on a commit of main and find the merges of those that are not consumed.
+
+    Costs one `ls-tree` for the snapshot, plus one tree comparison for each first-parent commit back to the oldest
+    merge that is looked for.
+    """
+    records: dict[SiteId, Record] = {}
+    faults: list[Finding] = []
+    fresh: dict[SiteId, tuple[BlobId, BlobId]] = {}
+    for site in main.folders:
+        record, fault = _readable_record(main, site)
+        if record is None:
+            faults.append(fault)
+            continue
+        records[site] = record
+        if record.base_version > main.version.version:
+            faults.append(_unreadable(site, record.base_version, f"at most {main.version.version}"))
+        elif record.base_version > main.version.consumed.get(site, -1):
+            blobs = main.site_blobs(site)
+            assert blobs is not None
+            fresh[site] = blobs
+    merges = find_merges(repository, main.commit, {site: blobs[0] for site, blobs in fresh.items()})
+    submissions = tuple(_submission(site, records[site], fresh[site], merges[site]) for site in sorted(fresh))
+    unsigned = tuple(
+        Excluded(s, fault, "tree")
+        for s in submissions
+        for fault in _signature_faults(repository, main, s, merges[s.site])[:1]
+    )
+    return MergedState(records, submissions, unsigned, tuple(faults))
+
+
+def _unreadable(site: SiteId, got: object, expected: object) -> Finding:
+    return finding("record_unreadable", record_path(site), got=got, expected=expected, detail={"site": site})
+
+
+def _readable_record(main: Snapshot, site: SiteId) -> tuple[Record, Finding] | tuple[None, Finding]:
+    """A site's record, if it and its pointer are those that fedops writes; else why not."""
+    blobs = main.site_blobs(site)
+    if blobs is None:
+        return None, _unreadable(site, "no pointer", "record and pointer")
+    limits = main.submission_policy.limits
+    path = record_path(site)
+    entry = main.files[path]
+    if entry.mode != "100644" or entry.size > limits.record_bytes:
+        return None, _unreadable(site, f"mode {entry.mode}, {entry.size} bytes", "a small plain file")
+    record, faults = parse_record(main.bytes_of(path), path, max_bytes=limits.record_bytes)
+    if record is None or errors(faults):
+        return None, _unreadable(site, [f.slug for f in faults], "a record that fedops wrote")
+    if record.site != site:
+        return None, _unreadable(site, record.site, site)
+    pointer = render_pointer(update_pointer(record, main.federation.extension))
+    if main.repository.read(blobs[1], max_bytes=2 * limits.pointer_bytes) != pointer:
+        return None, _unreadable(site, "another pointer", "the pointer of its record")
+    return record, _unreadable(site, None, None)
+
+
+def find_merges(repository: Repository, until: CommitId, wanted: Mapping[SiteId, BlobId]) -> dict[SiteId, Commit]:
+    """For each site, the newest first-parent commit of main that brought its present record blob."""
+    found: dict[SiteId, Commit] = {}
+    missing = {record_path(site): site for site in wanted}
+    for commit in repository.commits(None, until) if missing else ():
+        brought = {c.path for c in repository.changes(commit.parents[0], commit.id)} if commit.parents else set(missing)
+        for path in [p for p in missing if p in brought]:
+            found[missing.pop(path)] = commit
+        if not missing:
+            break
+    return found
+
+
+def _submission(site: SiteId, record: Record, blobs: tuple[BlobId, BlobId], merge: Commit) -> Submission:
+    return Submission(
+        site=site,
+        base_version=record.base_version,
+        num_examples=record.num_examples,
+        payload=record.payload,
+        sha256=record.sha256,
+        md5=record.md5,
+        size=record.size,
+        manifest=Digest(record.manifest),
+        record_blob=blobs[0],
+        pointer_blob=blobs[1],
+        commit=merge.id,
+        merged_at=merge.committed_at,
+        metrics=dict(record.metrics),
+    )
+
+
+def handed_in_commit(repository: Repository, submission: Submission, merge: Commit) -> CommitId:
+    """The commit that the site made: the merge's second parent if that carries the record, else the merge itself."""
+    path = record_path(submission.site)
+    for parent in merge.parents[1:2]:
+        if any(e.path == path and e.blob == submission.record_blob for e in repository.entries(parent, path)):
+            return parent
+    return merge.id
+
+
+def _signature_faults(
+    repository: Repository, main: Snapshot, submission: Submission, merge: Commit
+) -> tuple[Finding, ...]:
+    """Judge the site's signature by the roster of its time: that of the merge's first parent."""
+    if not main.submission_policy.require_signed:
+        return ()
+    signer = None
+    site = submission.site
+    if merge.parents:
+        try:
+            roster = snapshot(repository, merge.parents[0]).sites
+        except ConfigError:
+            roster = None
+        if roster is not None and site in roster.sites:
+            keys = roster.sites[site].keys
+            signer = repository.signer(handed_in_commit(repository, submission, merge), keys)
+            return validate_signature(signer, site, roster, main.submission_policy, same_repository=False)
+    return (finding("signature_invalid", record_path(site), got=None, expected="a signature", detail={"site": site}),)

@@ -1,0 +1,160 @@
+"""What one commit of main says: policies, the current version, and each site's record; read once, then pure data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedops.core.documents import MAX_DOCUMENT_BYTES, Model, load_document, load_json_document
+from fedops.core.errors import ConfigError
+from fedops.core.facts import TreeEntry
+from fedops.core.ids import (
+    AGGREGATION_PATH,
+    FEDERATION_PATH,
+    SITES_PATH,
+    SUBMISSION_POLICY_PATH,
+    TRAINING_PATH,
+    VERSION_PATH,
+    BlobId,
+    CommitId,
+    Digest,
+    GlobalVersion,
+    RepoPath,
+    SiteId,
+    record_path,
+    site_id_fault,
+    site_of_path,
+    update_path,
+)
+from fedops.core.policy import policy_digest
+from fedops.core.records import VersionRecord
+from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
+from fedops.ports import Repository
+
+RULED = ("global/", "policies/")
+
+
+def is_ruled(path: str) -> bool:
+    """True for paths that a version depends on besides the records: global/, policies/, federation.yaml."""
+    return path == FEDERATION_PATH or path.startswith(RULED)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One commit of main, read."""
+
+    repository: Repository
+    commit: CommitId
+    files: Mapping[RepoPath, TreeEntry]
+
+    def bytes_of(self, path: RepoPath, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
+        """Bytes of one file.
+
+        Raises:
+            ConfigError: the file is not there.
+        """
+        entry = self.files.get(path)
+        if entry is None:
+            raise ConfigError(f"{path}: not in {self.commit[:12]}", hint="run `fedops init`, or fetch main")
+        return self.repository.read(entry.blob, max_bytes=max_bytes)
+
+    def _load(self, path: RepoPath, model: type[Model]) -> Model:
+        return load_document(self.bytes_of(path), model, path)
+
+    @cached_property
+    def federation(self) -> Federation:
+        return self._load(FEDERATION_PATH, Federation)
+
+    @cached_property
+    def sites(self) -> Sites:
+        return self._load(SITES_PATH, Sites)
+
+    @cached_property
+    def submission_policy(self) -> SubmissionPolicy:
+        return self._load(SUBMISSION_POLICY_PATH, SubmissionPolicy)
+
+    @cached_property
+    def training(self) -> Training:
+        return self._load(TRAINING_PATH, Training)
+
+    @cached_property
+    def aggregation(self) -> Aggregation:
+        return self._load(AGGREGATION_PATH, Aggregation)
+
+    @cached_property
+    def version(self) -> VersionRecord:
+        """The current version's record: the authority on what is current."""
+        return load_json_document(self.bytes_of(VERSION_PATH), VersionRecord, VERSION_PATH)
+
+    @cached_property
+    def policy(self) -> Digest:
+        """Digest over federation.yaml and everything below policies/."""
+        import hashlib
+
+        ruled = [p for p in self.files if p == FEDERATION_PATH or p.startswith("policies/")]
+        return policy_digest({p: hashlib.sha256(self.bytes_of(p)).hexdigest() for p in ruled})
+
+    def site_blobs(self, site: SiteId) -> tuple[BlobId, BlobId] | None:
+        """(record blob, pointer blob) of a site's submission on this commit, None if it has none."""
+        record = self.files.get(record_path(site))
+        pointer = self.files.get(update_path(site, self.federation.extension))
+        return (record.blob, pointer.blob) if record is not None and pointer is not None else None
+
+    @cached_property
+    def folders(self) -> tuple[SiteId, ...]:
+        """Sites that have a record here, ascending; folders with an impossible name are left out."""
+        named = {site_of_path(p) for p in self.files if p.endswith("/submission.json")}
+        return tuple(SiteId(s) for s in sorted(s for s in named if s is not None and site_id_fault(s) is None))
+
+
+def snapshot(repository: Repository, commit: CommitId) -> Snapshot:
+    """Read the tree of one commit; documents are parsed when they are asked for."""
+    return Snapshot(repository, commit, {e.path: e for e in repository.entries(commit)})
+
+
+def main_snapshot(repository: Repository) -> Snapshot:
+    """Read the tip of main.
+
+    Raises:
+        ConfigError: there is no main branch to read.
+    """
+    commit = repository.resolve("main")
+    if commit is None:
+        raise ConfigError("main: no such branch on origin", hint="push the federation's main branch first")
+    return snapshot(repository, commit)
+
+
+def version_record(repository: Repository, main: Snapshot, number: int) -> tuple[CommitId, VersionRecord] | None:
+    """The commit that made a version on main's first-parent line, and its record; None if there is no such version.
+
+    The tag is only a hint where to look: what it names must lie on main and say the same number.
+    """
+    if number > main.version.version:
+        return None
+    tag = GlobalVersion(number).tag
+    commit = repository.resolve(f"refs/tags/{tag}")
+    if commit is not None and repository.is_ancestor(commit, main.commit):
+        found = snapshot(repository, commit)
+        if VERSION_PATH in found.files and found.version.version == number:
+            return commit, found.version
+    for made in repository.commits(None, main.commit):
+        here = snapshot(repository, made.id)
+        if VERSION_PATH not in here.files or here.version.version < number:
+            return None
+        before = snapshot(repository, made.parents[0]) if made.parents else None
+        is_new = before is None or VERSION_PATH not in before.files or before.version.version != here.version.version
+        if here.version.version == number and is_new:
+            return made.id, here.version
+    return None
+
+
+def time_text(at: dt.datetime) -> str:
+    """RFC 3339 UTC with Z, whole seconds."""
+    return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> dt.datetime:
+    """Inverse of time_text."""
+    return dt.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)

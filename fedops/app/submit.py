@@ -1,0 +1,273 @@
+"""Hand in an update: check as CI would, upload, sign, open the pull request; each step only if its effect is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from fedops.app.context import Context
+from fedops.app.inspect import Judgement, judge_documents
+from fedops.app.offer import Offer, Wanted, describe, find_file, sniff
+from fedops.app.prepare import Canonical, canonical, check_values, drafted, files_of, make_record
+from fedops.app.snapshot import Snapshot, main_snapshot, parse_time, version_record
+from fedops.app.train import site_faults
+from fedops.app.work import Work, write_document
+from fedops.core.artifacts import update_annotations
+from fedops.core.errors import ConfigError, GitError, StoreError
+from fedops.core.facts import Json, Pull, Verdict
+from fedops.core.findings import Finding, errors, finding
+from fedops.core.ids import (
+    SITES_PATH,
+    CommitId,
+    Digest,
+    GlobalVersion,
+    SiteId,
+    record_path,
+    repository_of,
+    site_folder,
+    submit_branch,
+)
+from fedops.core.records import Record, VersionRecord
+from fedops.core.validate import parse_record
+from fedops.ports import Store
+from fedops.render.submission import pull_body, pull_title
+
+Outcome = Literal["opened", "moved", "open", "merged", "used", "planned"]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What one submit did, or found done.
+
+    Attributes:
+        outcome: "opened" a new pull request, "moved" the open one to this update; found: already "open", "merged" and
+            not yet used, or "used" up by a version; "planned": a dry run.
+        pull: number of the pull request, if one is open.
+        uploaded: the store did not have the artifact before.
+        current: number of the current version.
+        findings: warnings.
+    """
+
+    record: Record
+    outcome: Outcome
+    pull: int | None
+    uploaded: bool
+    current: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def changed(self) -> bool:
+        return self.uploaded or self.outcome in ("opened", "moved")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why nothing was handed in; nothing was uploaded."""
+
+    findings: tuple[Finding, ...]
+
+
+def submit(ctx: Context, root: Path, wanted: Wanted, *, key: Path | None, dry_run: bool = False) -> Submitted | Refused:
+    """Hand in one update.
+
+    After a crash the same call goes on where it stopped; when all is done it changes nothing.
+
+    Args:
+        root: of the federation's clone.
+        key: SSH private key that signs the commit; None: unsigned.
+        dry_run: check everything, upload and publish nothing.
+
+    Raises:
+        ConfigError: what to hand in is not clear.
+        StoreError, ForgeError, GitError: a broken machine; nothing is lost, the same call again goes on.
+    """
+    at_hand = main_snapshot(ctx.repository)
+    work = Work(root, at_hand.federation.extension)
+    file, number = find_file(work, wanted)
+    where = work.show(file)
+    if data := sniff(ctx, at_hand, file, where):
+        return Refused(data)
+    offer = describe(ctx, work, wanted, file, number)
+    pulls = ctx.forge.open_pulls()
+    ctx.repository.fetch()
+    main = main_snapshot(ctx.repository)
+    base = _base(main, work, offer)
+    refused = site_faults(main, offer.site)
+    if base is None:
+        refused += (finding("base_version_unknown", where, got=offer.base, expected=main.version.version),)
+    if refused or base is None:
+        return Refused(refused)
+    target = work.outgoing(base.version)
+    update, found = canonical(ctx, main, offer, ctx.scratch / target.name if dry_run else target, where)
+    if update is None or errors(found):
+        return Refused(found)
+    return _Handing(ctx, work, main, offer, base, update, where, key, found).hand_in(pulls, dry_run=dry_run)
+
+
+def _base(main: Snapshot, work: Work, offer: Offer) -> VersionRecord | None:
+    """The record of the version that the update was trained on; None if there is no such version.
+
+    Raises:
+        ConfigError: nobody said which, and the clone's newest model is not the current version's.
+    """
+    if offer.base is not None:
+        made = version_record(main.repository, main, offer.base)
+        return made[1] if made is not None else None
+    pulled = work.pulled()
+    if pulled and pulled[-1] != main.version.version:
+        here, current = GlobalVersion(pulled[-1]).short, GlobalVersion(main.version.version).short
+        raise ConfigError(
+            f"{work.show(offer.file)}: was it trained on {here}, which was pulled here, or on {current}, the current one?",
+            hint=f"fedops submit {work.show(offer.file)} --base {here} …",
+        )
+    return main.version
+
+
+@dataclass(frozen=True)
+class _Handing:
+    """One submission on its way, and all that its steps need."""
+
+    ctx: Context
+    work: Work
+    main: Snapshot
+    offer: Offer
+    base: VersionRecord
+    update: Canonical
+    where: str
+    key: Path | None
+    warnings: tuple[Finding, ...]
+
+    def hand_in(self, pulls: Sequence[Pull], *, dry_run: bool) -> Submitted | Refused:
+        """Find out how far it is, and do the rest."""
+        current = self._open_pull(pulls)
+        merged = _record_on_main(self.main, self.offer.site)
+        record = self._record([r for r in (current.record if current else None, merged) if r is not None])
+        if record == merged:
+            used = record.base_version <= self.main.version.consumed.get(record.site, -1)
+            uploaded = not used and not dry_run and self._put(record)
+            return self._done(record, "used" if used else "merged", uploaded=uploaded)
+        if current is not None and record == current.record:
+            # Bytes that were lost meanwhile are uploaded again: the pull request waits for them.
+            return self._done(record, "open", current.pull, uploaded=not dry_run and self._put(record))
+        if unsigned := self._key_faults():
+            return Refused(unsigned)
+        head = self._commit(record)
+        if refused := self._faults(record, head):
+            return Refused(refused)
+        if dry_run:
+            return self._done(record, "planned", uploaded=False)
+        # From here on a second run makes the same record, so that what was uploaded is found again.
+        write_document(self.work.draft(record.base_version), record)
+        uploaded = self._put(record)
+        title, body = pull_title(record), pull_body(record)
+        pull = self.ctx.forge.submit_pull(head, submit_branch(self.offer.site), title, body)
+        self.work.note("submitted", self.ctx.clock.now(), {**_facts(record), "pull": pull.number})
+        return self._done(record, "moved" if current is not None else "opened", pull, uploaded=uploaded)
+
+    def _open_pull(self, pulls: Sequence[Pull]) -> Judgement | None:
+        """The site's open pull request as CI would judge its documents; its record is None if they are not good."""
+        branch = submit_branch(self.offer.site)
+        pull = next((p for p in pulls if p.branch == branch), None)
+        if pull is None:
+            return None
+        try:
+            judged = judge_documents(self.ctx, self.main, pull)
+        except GitError:  # its head moved since it was listed, or cannot be read: it is replaced
+            return Judgement(pull, Verdict(pull.head, self.main.policy, self.main.commit, "pending", ()))
+        return judged if judged.verdict.state == "accepted" else replace(judged, record=None)
+
+    def _record(self, earlier: Sequence[Record]) -> Record:
+        drafts = (*drafted(self.work, self.base.version), *earlier)
+        return make_record(self.ctx, self.main, self.offer, self.update, self.base, drafts)
+
+    def _commit(self, record: Record) -> CommitId:
+        """The submission's commit on fresh main; the same record on the same main gives the same commit."""
+        return self.ctx.repository.write_commit(
+            [self.main.commit],
+            files_of(record, self.main.federation.extension),
+            f"submit({record.site}): update on {GlobalVersion(record.base_version).short}",
+            at=parse_time(record.created_at),
+            key=self.key,
+        )
+
+    def _key_faults(self) -> tuple[Finding, ...]:
+        """A missing key, where a signature is asked for: nothing has to be judged to know the answer."""
+        if self.key is not None or not (self._is_git() or self.main.submission_policy.require_signed):
+            return ()
+        site = self.offer.site
+        expected = f"a key of {site} in {SITES_PATH}"
+        return (
+            finding("signature_invalid", site_folder(site), got="no key", expected=expected, detail={"site": site}),
+        )
+
+    def _is_git(self) -> bool:
+        return self.main.federation.forge.kind == "git"
+
+    def _faults(self, record: Record, head: CommitId) -> tuple[Finding, ...]:
+        """Everything that CI would refuse; so far the commit is an object of this clone alone."""
+        pull = Pull(
+            number=0,
+            same_repository=self._is_git(),
+            author=self.ctx.forge.whoami(),
+            head=head,
+            branch=submit_branch(self.offer.site),
+            title=pull_title(record),
+            state="open",
+            opened_at=self.ctx.clock.now(),
+        )
+        documents = judge_documents(self.ctx, self.main, pull).verdict.findings
+        values = check_values(self.ctx, self.work, self.main, self.update, self.base, self.where)
+        return errors((*documents, *values))
+
+    def _put(self, record: Record) -> bool:
+        """Have the bytes in the site's store; True if the artifact was not there before."""
+        store = self.ctx.site_store(self.main.federation, self.main.sites, self.offer.site)
+        repository, manifest = repository_of(self.offer.site), Digest(record.manifest)
+        before = _is_stored(store, repository, manifest)
+        annotations = update_annotations(
+            site=self.offer.site,
+            base_version=record.base_version,
+            num_examples=record.num_examples,
+            created_at=record.created_at,
+        )
+        task = self.ctx.progress.start("upload", record.size, "bytes")
+        artifact = store.put(repository, self.update.file, annotations)
+        self.ctx.progress.advance(task, record.size)
+        self.ctx.progress.finish(task, "was there" if before else "")
+        if artifact.manifest != manifest:
+            raise StoreError(
+                f"{artifact.ref}: manifest {artifact.manifest[:19]} -> {manifest[:19]}, as computed from the record",
+                slug="digest_mismatch",
+                hint="the store changes what it is given; tell its operator",
+            )
+        facts = {**_facts(record), "manifest": manifest}
+        if not any(line.get("step") == "stored" and line.get("manifest") == manifest for line in self.work.noted()):
+            self.work.note("stored", self.ctx.clock.now(), facts)
+        return not before
+
+    def _done(self, record: Record, outcome: Outcome, pull: Pull | None = None, *, uploaded: bool) -> Submitted:
+        number = pull.number if pull is not None else None
+        return Submitted(record, outcome, number, uploaded, self.main.version.version, self.warnings)
+
+
+def _facts(record: Record) -> dict[str, Json]:
+    return {"site": record.site, "version": record.base_version, "sha256": record.sha256}
+
+
+def _is_stored(store: Store, repository: str, manifest: Digest) -> bool:
+    try:
+        store.manifest(repository, manifest)
+    except StoreError as e:
+        if e.cause == "permanent":  # absent or damaged; what is really broken will show when it is uploaded
+            return False
+        raise
+    return True
+
+
+def _record_on_main(main: Snapshot, site: SiteId) -> Record | None:
+    if record_path(site) not in main.files:
+        return None
+    limit = main.submission_policy.limits.record_bytes
+    return parse_record(main.bytes_of(record_path(site)), record_path(site), max_bytes=limit)[0]

@@ -1,0 +1,192 @@
+"""A site's own folder `.fedops/` in its clone: cached models, work in progress, and the journal; it never leaves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from fedops.app.snapshot import time_text
+from fedops.core.documents import BadJson, Document, Json, dump_json, load_json_document, parse_json
+from fedops.core.errors import ConfigError
+from fedops.core.ids import GlobalVersion
+from fedops.core.records import Hex64, Metrics
+from fedops.core.settings import Natural, Positive
+
+JournalStep = Literal["pulled", "trained", "stored", "submitted"]
+STALE_SECONDS = 7 * 86_400.0  # nothing tells a run that was killed from one that still trains
+_RUN = re.compile(r"run-[0-9a-f]{8}\Z")
+
+
+class Trained(Document):
+    """result.json beside an update: what the training said of it; written last, so that it marks a whole result."""
+
+    schema_: Literal["fedops.training-result/v1"] = Field(default="fedops.training-result/v1", alias="schema")
+    site: str
+    base_version: Natural
+    num_examples: Positive
+    metrics: Metrics
+    sha256: Hex64
+    size: Positive
+
+
+@dataclass(frozen=True)
+class Work:
+    """Paths below one clone's `.fedops/`, and what is written there.
+
+    Args:
+        root: the federation's root folder.
+        extension: of the federation's model files.
+    """
+
+    root: Path
+    extension: str = "safetensors"
+
+    @property
+    def folder(self) -> Path:
+        return self.root / ".fedops"
+
+    def version(self, number: int) -> Path:
+        """The folder of all work on one base version."""
+        return self.folder / "work" / GlobalVersion(number).short
+
+    def model(self, number: int) -> Path:
+        return self.version(number) / f"model.{self.extension}"
+
+    def update(self, number: int) -> Path:
+        return self.version(number) / f"update.{self.extension}"
+
+    def result(self, number: int) -> Path:
+        return self.version(number) / "result.json"
+
+    def log(self, number: int) -> Path:
+        return self.version(number) / "train.log"
+
+    def draft(self, number: int) -> Path:
+        """The record that the last `submit` made; its time is kept while nothing else changes."""
+        return self.version(number) / "submit" / "submission.json"
+
+    def outgoing(self, number: int) -> Path:
+        """The canonical bytes that are handed in."""
+        return self.version(number) / "submit" / f"update.{self.extension}"
+
+    def cached(self, sha256: str) -> Path:
+        return self.folder / "cache" / "sha256" / sha256
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    def versions(self) -> tuple[int, ...]:
+        """Versions that have a work folder, ascending."""
+        folder = self.folder / "work"
+        names = [p.name for p in folder.iterdir() if p.is_dir()] if folder.is_dir() else []
+        found = [GlobalVersion.from_short(name) for name in names]
+        return tuple(sorted(v.number for v in found if v is not None))
+
+    def pulled(self) -> tuple[int, ...]:
+        """Versions whose model lies in a work folder, ascending."""
+        return tuple(n for n in self.versions() if self.model(n).is_file())
+
+    def trained(self, number: int) -> Trained | None:
+        """What the finished training on a version said; None if there is none, or if it cannot be read."""
+        path = self.result(number)
+        if not path.is_file() or not self.update(number).is_file():
+            return None
+        try:
+            return load_json_document(path.read_bytes(), Trained, self.show(path))
+        except ConfigError:
+            return None
+
+    def show(self, path: Path) -> str:
+        """A path as messages name it: relative to the clone if it lies there."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+    @contextmanager
+    def run(self, number: int) -> Iterator[Path]:
+        """A new folder for one run of the site's code; it is kept if an update is still in it at the end.
+
+        Folders that killed runs left, without an update and a week old, are removed first.
+        """
+        folder = self.version(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        oldest = time.time() - STALE_SECONDS
+        for old in folder.iterdir():
+            if _RUN.match(old.name) and old.stat().st_mtime < oldest and not self._holds_update(old):
+                shutil.rmtree(old, ignore_errors=True)
+        fresh = folder / f"run-{secrets.token_hex(4)}"
+        fresh.mkdir()
+        try:
+            yield fresh
+        finally:
+            if not self._holds_update(fresh):
+                shutil.rmtree(fresh, ignore_errors=True)
+
+    def _holds_update(self, folder: Path) -> bool:
+        update = folder / f"update.{self.extension}"
+        return update.is_file() and update.stat().st_size > 0
+
+    def note(self, step: JournalStep, at: dt.datetime, facts: Mapping[str, Json]) -> None:
+        """Append one line to the journal and make it durable; to be called after the step's effect."""
+        self.folder.mkdir(exist_ok=True)
+        line = json.dumps({"at": time_text(at), "step": step, **facts}, separators=(",", ":")) + "\n"
+        with self.journal.open("a+b") as out:
+            # A kill may have torn the line before; this one must stand alone.
+            if out.tell() and _last_byte(self.journal) != b"\n":
+                line = "\n" + line
+            out.write(line.encode())
+            out.flush()
+            os.fsync(out.fileno())
+
+    def noted(self) -> tuple[Mapping[str, Json], ...]:
+        """All whole lines of the journal, oldest first."""
+        lines = self.journal.read_bytes().splitlines() if self.journal.is_file() else []
+        return tuple(entry for entry in map(_entry, lines) if entry)
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1)
+
+
+def _entry(line: bytes) -> Mapping[str, Json]:
+    try:
+        value = parse_json(line)
+    except BadJson:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_through(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a new file beside `path`, then rename it there: a kill leaves the old or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        write(part)
+        move_durably(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_document(path: Path, document: Document) -> None:
+    """Write a document's canonical bytes whole."""
+    write_through(path, lambda part: part.write_bytes(dump_json(document)))
+
+
+def move_durably(source: Path, target: Path) -> None:
+    """Rename a finished file over another on the same disk, its bytes made durable first."""
+    with source.open("r+b") as stream:
+        os.fsync(stream.fileno())
+    source.replace(target)
