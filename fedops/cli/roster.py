@@ -1,0 +1,210 @@
+"""`fedops site …`: the lead's roster; `fedops join`: a site's clone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say
+
+if TYPE_CHECKING:
+    from fedops.app.change_main import Writing
+    from fedops.app.context import Context
+    from fedops.app.join import Joined
+    from fedops.app.roster import RosterChange, State
+    from fedops.core.settings import Site
+    from fedops.ports import YamlEditor
+
+DEFAULT_KEY = Path(".fedops", "id_ed25519")
+
+
+@click.group("site")
+def site_command() -> None:
+    """Add, suspend or list sites: commits on origin's main that edit policies/sites.yaml and keep its comments."""
+
+
+@site_command.command()
+@click.argument("site")
+@click.option("--login", help="Forge account that hands in for the site.")
+@click.option("--id", "account_id", type=click.IntRange(min=0), help="Its numeric id; on forge git any free number.")
+@click.option("--key", multiple=True, metavar="FILE.pub|LINE", help="SSH public key that signs; repeatable.")
+@click.option("--store", help="The site's own store. Default: the federation's.")
+@dry_run_option
+@format_option
+def add(
+    site: str,
+    login: str | None,
+    account_id: int | None,
+    key: Sequence[str],
+    store: str | None,
+    dry_run: bool,
+    fmt: Format,
+) -> None:
+    """Put a site on the roster, or add an account or a key to one that is there."""
+    from fedops.app.roster import add_site, addition
+    from fedops.cli.public_keys import read_public_key
+
+    new = addition(site, login, account_id, [read_public_key(k) for k in key], store)
+    _edit(fmt, dry_run, lambda ctx, editor, writing: add_site(ctx, editor, new, writing))
+
+
+@site_command.command()
+@click.argument("site")
+@dry_run_option
+@format_option
+def suspend(site: str, dry_run: bool, fmt: Format) -> None:
+    """Neither merge nor use a site's updates any more; what was used stays."""
+    _set_state(site, "suspended", dry_run, fmt)
+
+
+@site_command.command()
+@click.argument("site")
+@dry_run_option
+@format_option
+def activate(site: str, dry_run: bool, fmt: Format) -> None:
+    """Let a suspended site take part again."""
+    _set_state(site, "active", dry_run, fmt)
+
+
+@site_command.command("list")
+@format_option
+def list_sites(fmt: Format) -> None:
+    """The roster on origin's main."""
+    from fedops.app.roster import roster
+    from fedops.cli.wire import open_context
+
+    with open_context() as (_, ctx):
+        sites = roster(ctx).sites
+    rows = [(site, sites[site]) for site in sorted(sites)]
+    result = document("site-list", ok=True, changed=False, sites=[_facts(site, entry) for site, entry in rows])
+    width = max([4, *(len(site) for site, _ in rows)])
+    lines = [f"{site:<{width}}  {e.state:<9}  {_accounts(e)}  {len(e.keys)} key(s)" for site, e in rows]
+    emit(fmt, result, "\n".join(lines) or "no sites yet")
+
+
+def _accounts(entry: Site) -> str:
+    return ", ".join(f"{a.login} ({a.id})" for a in entry.accounts)
+
+
+def _facts(site: str, entry: Site) -> dict[str, object]:
+    return {
+        "site": site,
+        "state": entry.state,
+        "accounts": [a.model_dump() for a in entry.accounts],
+        "keys": list(entry.keys),
+        "store": entry.store,
+    }
+
+
+def _set_state(site: str, state: State, dry_run: bool, fmt: Format) -> None:
+    from fedops.app.roster import set_state
+
+    _edit(fmt, dry_run, lambda ctx, editor, writing: set_state(ctx, editor, site, state, writing))
+
+
+def _edit(fmt: Format, dry_run: bool, change: Callable[[Context, YamlEditor, Writing], RosterChange]) -> None:
+    """Run one change of the roster, bring the work tree along, and report."""
+    from fedops.adapters.yaml_edit import RoundTripEditor
+    from fedops.app.change_main import Writing
+    from fedops.cli.wire import open_context, signing_key
+    from fedops.cli.work_tree import update_work_tree
+
+    with open_context() as (root, ctx):
+        done = change(ctx, RoundTripEditor(), Writing(random.random, signing_key(root), dry_run))
+        moved = None if dry_run else update_work_tree(ctx.repository)
+    facts = _facts(done.site, done.entry)
+    files = [str(p) for p in done.files]
+    result = document("site", ok=True, changed=done.changed, commit=done.commit, files=files, work_tree=moved)
+    if not done.changed:
+        text = f"{done.site}: {done.entry.state}, nothing to do"
+    elif dry_run:
+        text = f"{done.site}: would be {done.entry.state}; would change {', '.join(files)}"
+    else:
+        text = f"{done.site}: {done.entry.state}, commit {(done.commit or '')[:12]}"
+    emit(fmt, result | facts, text)
+
+
+# ---------------------------------------------------------------- join
+
+
+@click.command("join")
+@click.argument("site")
+@click.option("--key", type=click.Path(path_type=Path), help=f"Private SSH key that signs. Default: {DEFAULT_KEY}.")
+@click.option("--generate-key", is_flag=True, help="Make an ed25519 key there, if there is none.")
+@click.option("--login", help="Your forge account, for the line that the lead runs.")
+@click.option("--id", "account_id", type=click.IntRange(min=0), help="Its numeric id.")
+@format_option
+def join_command(
+    site: str, key: Path | None, generate_key: bool, login: str | None, account_id: int | None, fmt: Format
+) -> None:
+    """Set this clone up as a site's, and say what a lead still has to do. Nothing leaves this machine."""
+    from fedops.app.join import Applicant, demand_free_clone, join
+    from fedops.cli.wire import open_context
+
+    with open_context() as (root, ctx):
+        checked = demand_free_clone(root, site)
+        private = _private_key(root, key, f"{checked}@fedops", generate=generate_key)
+        public = _public_key(private)
+        joined = join(ctx, root, Applicant(checked, private, public, login, account_id))
+    result = document(
+        "join",
+        ok=True,
+        changed=joined.changed,
+        site=joined.site,
+        state=joined.state,
+        key=str(private) if private is not None else None,
+        public_key=public,
+        key_known=joined.key_known,
+        line=joined.line,
+    )
+    emit(fmt, result, _join_text(joined, private))
+
+
+def _private_key(root: Path, key: Path | None, comment: str, *, generate: bool) -> Path | None:
+    """The key that signs: the named one, the one noted before, or the default place; made if asked for."""
+    from fedops.adapters.ssh_keygen import make_key
+    from fedops.app.site_state import read_site_state
+
+    state = read_site_state(root)
+    if key is not None:
+        path = key.expanduser().absolute()
+    elif state is not None and state.key:
+        path = Path(state.key)
+    else:
+        path = root / DEFAULT_KEY
+        if not path.exists() and not generate:
+            return None
+    if generate and not path.exists():
+        make_key(path, comment)
+        say(f"made a new key: {path}")
+    return path
+
+
+def _public_key(private: Path | None) -> str | None:
+    from fedops.adapters.ssh_keygen import is_open_to_others, public_key_of
+
+    if private is None:
+        return None
+    public = public_key_of(private)
+    if is_open_to_others(private):
+        say(f"warning: {private}: other users of this machine may read this private key")
+        say(f"  hint: chmod 600 {private}")
+    return public
+
+
+def _join_text(joined: Joined, private: Path | None) -> str:
+    lines = [
+        f"this clone is {joined.site}'s; " + (f"signs with {private}" if private else "it has no key and signs nothing")
+    ]
+    if joined.state is None:
+        lines.append("the roster on main does not have this site yet")
+    else:
+        key = "" if private is None else (", with this key" if joined.key_known else ", but not this key")
+        lines.append(f"the roster on main has this site: {joined.state}{key}")
+    if joined.line is not None:
+        lines += ["send this line to a lead, who runs it:", f"  {joined.line}"]
+    return "\n".join(lines)

@@ -1,0 +1,174 @@
+"""The one place that builds adapters and hands them to use cases."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedops import __version__
+from fedops.core.errors import ConfigError
+from fedops.core.ids import FEDERATION_PATH
+
+if TYPE_CHECKING:
+    from fedops.adapters.git_repo import GitRepository
+    from fedops.app.context import Context
+    from fedops.core.settings import Federation
+    from fedops.ports import Forge, Models, Store
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def models() -> Models:
+    """The reader of model files."""
+    from fedops.adapters.model_files import ModelFiles
+
+    return ModelFiles()
+
+
+def store(url: str, *, relative_to: Path) -> Store:
+    """Open a store by its URL.
+
+    Raises:
+        ConfigError: a scheme that this version does not know.
+    """
+    if url.startswith("ocidir:"):
+        from fedops.adapters.store_layout import LayoutStore
+
+        return LayoutStore(relative_to / url.removeprefix("ocidir:"))
+    raise ConfigError(
+        f"store {url}: not available in this version -> ocidir:PATH", hint="see federation.yaml: store.url"
+    )
+
+
+def repository(path: Path, main: str = "main") -> GitRepository:
+    """Open the clone that `path` lies in."""
+    from fedops.adapters.git_repo import GitRepository
+
+    return GitRepository(path, main=main)
+
+
+def federation_root(start: Path) -> Path:
+    """The nearest folder at or above `start` that has a federation.yaml.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for folder in (start.resolve(), *start.resolve().parents):
+        if (folder / FEDERATION_PATH).is_file():
+            return folder
+    raise ConfigError(
+        f"{start}: no federation.yaml here or above", hint="change into a federation's clone, or run `fedops init`"
+    )
+
+
+def read_federation(root: Path) -> Federation:
+    """federation.yaml of a work tree: says which forge and store to talk to."""
+    from fedops.core.documents import load_document
+    from fedops.core.settings import Federation
+
+    return load_document((root / FEDERATION_PATH).read_bytes(), Federation, str(FEDERATION_PATH))
+
+
+def origin_folder(repo: GitRepository, root: Path) -> Path:
+    """The folder that relative store paths start from: a folder origin, else the clone itself."""
+    url = repo.remote_url()
+    if url is not None:
+        path = Path(url.removeprefix("file://"))
+        path = path if path.is_absolute() else root / path
+        if path.is_dir():
+            return path.resolve()
+    return root
+
+
+def signing_key(root: Path) -> Path | None:
+    """The private key that signs here: FEDOPS_KEY, or the one `fedops join` noted in .fedops/site.yaml."""
+    from fedops.app.site_state import read_site_state
+
+    if named := os.environ.get("FEDOPS_KEY"):
+        return Path(named)
+    state = read_site_state(root)
+    return Path(state.key) if state is not None and state.key else None
+
+
+def forge(federation: Federation, repo: GitRepository, key: Path | None) -> Forge:
+    """The forge that federation.yaml names."""
+    if federation.forge.kind == "git":
+        from fedops.adapters.forge_git import GitForge
+
+        return GitForge(repo, clock=SystemClock(), key=key, main=federation.branch)
+    raise ConfigError("federation.yaml: forge.kind: github is not available in this version -> git")
+
+
+def software() -> dict[str, str]:
+    """Versions that records carry as witness."""
+    import numpy as np
+
+    return {"fedops": __version__, "numpy": np.__version__, "python": platform.python_version()}
+
+
+@contextmanager
+def open_context(start: Path | None = None, *, key: Path | None = None) -> Iterator[tuple[Path, Context]]:
+    """Open everything that a command needs in the federation around `start` (default: the current folder).
+
+    Yields:
+        The federation root and the context; temporary files are gone afterwards.
+    """
+    from fedops.app.context import Context
+    from fedops.cli.console import TerminalProgress
+
+    root = federation_root(start or Path.cwd())
+    federation = read_federation(root)
+    with repository(root, federation.branch) as repo, tempfile.TemporaryDirectory(prefix="fedops-") as scratch:
+        base = origin_folder(repo, root)
+        yield (
+            root,
+            Context(
+                repository=repo,
+                forge=forge(federation, repo, key or signing_key(root)),
+                stores=lambda url: store(url, relative_to=base),
+                models=models(),
+                clock=SystemClock(),
+                progress=TerminalProgress(),
+                scratch=Path(scratch),
+                software=software(),
+                run_url=os.environ.get("FEDOPS_RUN_URL"),
+            ),
+        )
+
+
+@contextmanager
+def open_clone(start: Path | None = None) -> Iterator[tuple[Context, Callable[[], Sequence[str]]]]:
+    """Like open_context, for commands that judge the clone itself: gives also the lister of damaged git objects."""
+    with open_context(start) as (_, ctx):
+        from fedops.adapters.git_repo import GitRepository
+
+        assert isinstance(ctx.repository, GitRepository)
+        yield ctx, ctx.repository.fsck
+
+
+@contextmanager
+def open_reader(start: Path | None = None) -> Iterator[tuple[Path, GitRepository, Forge]]:
+    """Open git and the forge alone, for commands that read no model: numpy is not imported.
+
+    Yields:
+        The federation root, the clone and the forge.
+    """
+    root = federation_root(start or Path.cwd())
+    federation = read_federation(root)
+    with repository(root, federation.branch) as repo:
+        yield root, repo, forge(federation, repo, signing_key(root))
