@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PYTHONUTF8 = 1
 
-.PHONY: all demo test check bench generate install clean
+.PHONY: all demo test check bench generate install wheel clean
 all: check test
 
 install: $(STAMP)
@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/fedops demo
+	$(BIN)/fedops demo --replace
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -26,13 +26,24 @@ check: $(STAMP)
 	$(BIN)/python -m tests.generate --check
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --cov=fedops --cov-report=term -q
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest -n 2 --cov=fedops --cov-report= -q
+	$(BIN)/python -m coverage report --fail-under=95
+	$(BIN)/python -m coverage report --include='fedops/core/*' --fail-under=100
 
 generate: $(STAMP)
 	$(BIN)/python -m tests.generate
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# The wheel, alone in a clean environment, must carry everything that init and the demo write.
+wheel: $(STAMP)
+	rm -rf dist build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[demo]"
+	cd build && wheel/bin/fedops demo --replace --dir demo --versions 2
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache

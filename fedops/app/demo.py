@@ -69,6 +69,7 @@ class Told:
     """What happened, for the table."""
 
     versions: list[Mapping[str, Any]] = field(default_factory=list)
+    tried: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     refused: list[Mapping[str, Any]] = field(default_factory=list)
     verified: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,7 +98,6 @@ def play(stage: Stage, versions: int) -> Told:
                 trained[site], busy[site] = current, tick + DURATION[site]
     else:
         raise FedopsError(f"demo: v{current} after {MAX_TICKS} ticks -> v{versions}")
-    _explain_refusals(stage, told)
     stage.tell("an auditor clones the repository and recomputes every version")
     stage.run.git(stage.folder, "clone", "--quiet", "origin.git", "auditor")
     told.verified = stage.json("auditor", "verify", "--all")
@@ -141,7 +141,7 @@ def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
     what = {"nan": "an update with NaN", "intruder": f"a change of {sites[-1]}'s folder"}[kind]
     pull = int(stage.run.python(stage.clone_of(sites[0]), "rogue.py", kind, *sites).out)
     stage.tell(f"{sites[0]}: a patched client hands in {what} as pull request #{pull}")
-    told.refused.append({"pull": pull, "site": sites[0], "what": what})
+    told.tried[pull] = {"pull": pull, "site": sites[0], "what": what}
 
 
 def _reconcile(stage: Stage, told: Told, current: int) -> int:
@@ -150,6 +150,9 @@ def _reconcile(stage: Stage, told: Told, current: int) -> int:
     for pull in done["pulls"]:
         if pull["outcome"] == "rejected":
             stage.tell(f"CI: pull request #{pull['pull']} refused: {pull['reason']}")
+            shown = stage.json("ci", "review", str(pull["pull"]))
+            tried = told.tried.pop(pull["pull"], {"pull": pull["pull"], "site": pull["site"], "what": "an update"})
+            told.refused.append({**tried, "reason": pull["reason"], "comment": shown["comments"][0]})
     for version in done["published"]:
         parts = ", ".join(
             f"{c['site']} {c['share']:.0%} (staleness {c['staleness']})" for c in version["contributions"]
@@ -158,10 +161,3 @@ def _reconcile(stage: Stage, told: Told, current: int) -> int:
         told.versions.append(version)
         current = version["version"]
     return int(current)
-
-
-def _explain_refusals(stage: Stage, told: Told) -> None:
-    """Read back what CI wrote to the refused pull requests."""
-    for n, refused in enumerate(told.refused):
-        shown = stage.json("ci", "ci", "inspect", "--pull", str(refused["pull"]), expect=(0, 3))
-        told.refused[n] = {**refused, "slugs": sorted({f["slug"] for f in shown["findings"]})}

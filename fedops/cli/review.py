@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from fedops.app.merge import STATUS_CONTEXT
 from fedops.cli.console import Format, document, dry_run_option, emit, format_option
 from fedops.core.errors import ConfigError
+from fedops.core.facts import Pull
+from fedops.render.text import printable
 
 
 @click.command("review")
@@ -29,16 +33,18 @@ def review_command(
     dry_run: bool,
     fmt: Format,
 ) -> None:
-    """Approve or reject pull request NUMBER; a later push voids the approval."""
+    """Show pull request NUMBER with what CI says of it; approve or reject its head. A later push voids an approval."""
     from fedops.cli.wire import open_context
 
-    if state is None:
-        raise click.UsageError("give --approve or --reject")
     if state == "changes_requested" and not reason:
         raise click.UsageError("--reject needs --reason")
     with open_context(key=key) as (_, ctx):
         ctx.repository.fetch()
         pull = ctx.forge.pull(number)
+        if state is None:
+            verdict = ctx.forge.status(pull.head, STATUS_CONTEXT)
+            show(pull, verdict, ctx.forge.comments(number), fmt)
+            return
         if pull.state != "open":
             raise ConfigError(f"pull request #{number}: {pull.state} -> open")
         if head is not None and not pull.head.startswith(head):
@@ -50,3 +56,24 @@ def review_command(
     words = {"approved": "approved", "changes_requested": "changes requested"}[state]
     text = f"#{number} {pull.head[:12]}: {words}" + (" (dry run: nothing was written)" if dry_run else "")
     emit(fmt, document("review", ok=True, changed=not dry_run, pull=number, head=pull.head, state=state), text)
+
+
+def show(pull: Pull, verdict: tuple[str, str] | None, comments: Sequence[str], fmt: Format) -> None:
+    """Print one pull request: who, which commit, the verdict, and the comments."""
+    facts = {
+        "pull": pull.number,
+        "title": pull.title,
+        "author": pull.author.login,
+        "head": pull.head,
+        "state": pull.state,
+        "verdict": verdict[1] if verdict is not None else None,
+        "comments": list(comments),
+    }
+    lines = [
+        f"#{pull.number} {pull.title}",
+        f"by {pull.author.login}, {pull.state}, head {pull.head[:12]}",
+        f"verdict: {facts['verdict'] or 'none yet'}",
+    ]
+    text = "\n".join(printable(line) for line in lines)
+    shown = "\n".join(printable(line) for comment in comments for line in ["", *comment.splitlines()])
+    emit(fmt, document("review", ok=True, changed=False) | facts, f"{text}\n{shown}")

@@ -21,7 +21,11 @@ def demo_text(result: Mapping[str, Any]) -> str:
         lines.append(f"  {row['name']:<28} {row['accuracy']:6.1%}   {row['rows']} patients")
     lines += ["", "refused"]
     for r in result["refused"]:
-        lines.append(f"  #{r['pull']} {r['site']}: {r['what']} -> {', '.join(r['slugs'])}")
+        lines.append(f"  #{r['pull']} {r['site']}: {r['what']} -> {r['reason']}")
+    if result["refused"]:
+        first = result["refused"][0]
+        lines += ["", f"what CI wrote to #{first['pull']}"]
+        lines += [f"  | {line}" for line in first["comment"].splitlines() if not line.startswith("<!--")]
     verified = result["verified"]
     lines += ["", f"verified from a clone of its own: {verified['ok']} of {verified['versions']} versions bit for bit"]
     lines += ["", "where everything lies"]
