@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from fedops.core.documents import MAX_DOCUMENT_BYTES, Model, load_document, load_json_document
+from fedops.core.documents import MAX_DOCUMENT_BYTES, Document, Model, load_document, load_json_document
 from fedops.core.errors import ConfigError
 from fedops.core.facts import TreeEntry
 from fedops.core.ids import (
@@ -36,6 +36,13 @@ from fedops.ports import Repository
 RULED = ("global/", "policies/")
 
 
+# NOTE: one run looks at main a dozen times, and its documents seldom change; reading a roster of a hundred sites takes
+# a third of a second. Documents are frozen, so the same bytes may give the same object.
+@lru_cache(maxsize=64)
+def _parsed(data: bytes, model: type[Document], path: RepoPath) -> Document:
+    return load_json_document(data, model, path) if path.endswith(".json") else load_document(data, model, path)
+
+
 def is_ruled(path: str) -> bool:
     """True for paths that a version depends on besides the records: global/, policies/, federation.yaml."""
     return path == FEDERATION_PATH or path.startswith(RULED)
@@ -61,7 +68,9 @@ class Snapshot:
         return self.repository.read(entry.blob, max_bytes=max_bytes)
 
     def _load(self, path: RepoPath, model: type[Model]) -> Model:
-        return load_document(self.bytes_of(path), model, path)
+        loaded = _parsed(self.bytes_of(path), model, path)
+        assert isinstance(loaded, model)
+        return loaded
 
     @cached_property
     def federation(self) -> Federation:
@@ -86,7 +95,7 @@ class Snapshot:
     @cached_property
     def version(self) -> VersionRecord:
         """The current version's record: the authority on what is current."""
-        return load_json_document(self.bytes_of(VERSION_PATH), VersionRecord, VERSION_PATH)
+        return self._load(VERSION_PATH, VersionRecord)
 
     @cached_property
     def policy(self) -> Digest:
@@ -129,25 +138,32 @@ def main_snapshot(repository: Repository) -> Snapshot:
 def version_record(repository: Repository, main: Snapshot, number: int) -> tuple[CommitId, VersionRecord] | None:
     """The commit that made a version on main's first-parent line, and its record; None if there is no such version.
 
-    The tag is only a hint where to look: what it names must lie on main and say the same number.
+    The tag is only a hint where to look: what it names must lie on main and be the first to say that number.
     """
     if number > main.version.version:
         return None
-    tag = GlobalVersion(number).tag
-    commit = repository.resolve(f"refs/tags/{tag}")
-    if commit is not None and repository.is_ancestor(commit, main.commit):
-        found = snapshot(repository, commit)
-        if VERSION_PATH in found.files and found.version.version == number:
-            return commit, found.version
-    for made in repository.commits(None, main.commit):
-        here = snapshot(repository, made.id)
-        if VERSION_PATH not in here.files or here.version.version < number:
-            return None
-        before = snapshot(repository, made.parents[0]) if made.parents else None
-        is_new = before is None or VERSION_PATH not in before.files or before.version.version != here.version.version
-        if here.version.version == number and is_new:
-            return made.id, here.version
-    return None
+    tagged = repository.resolve(f"refs/tags/{GlobalVersion(number).tag}")
+    if tagged is not None and repository.is_ancestor(tagged, main.commit):
+        found, parents = record_at(repository, tagged), repository.commit(tagged).parents
+        before = record_at(repository, parents[0]) if parents else None
+        if found is not None and found.version == number and (before is None or before.version != number):
+            return tagged, found
+    newer: tuple[CommitId, VersionRecord] | None = None
+    for commit in repository.commits(None, main.commit):
+        here = record_at(repository, commit.id)
+        if here is None or here.version < number:
+            break
+        newer = commit.id, here
+    return newer if newer is not None and newer[1].version == number else None
+
+
+def record_at(repository: Repository, commit: CommitId) -> VersionRecord | None:
+    """The version record in a commit's tree, if it has one."""
+    entry = next((e for e in repository.entries(commit, VERSION_PATH) if e.path == VERSION_PATH), None)
+    if entry is None:
+        return None
+    data = repository.read(entry.blob, max_bytes=MAX_DOCUMENT_BYTES)
+    return load_json_document(data, VersionRecord, VERSION_PATH)
 
 
 def time_text(at: dt.datetime) -> str:

@@ -231,8 +231,9 @@ def explain(error: ValidationError, where: str, lines: _Lines) -> str:
     first = faults[0]
     loc = tuple(first["loc"])
     # NOTE: pydantic puts names of union members into `loc`; the longest prefix that the text has is the place.
+    # JSON comes without lines: there the whole of it names the key.
     at = loc
-    while at and at not in lines:
+    while lines and at and at not in lines:
         at = at[:-1]
     key = ".".join(str(p) for p in at)
     place = f"{where}:{lines[at]}" if at in lines else where

@@ -37,7 +37,7 @@ def combine_integers(
     if rule == "max":
         out = current.copy()
         for update in updates:
-            np.maximum(out, update, out)
+            np.maximum(out, update, out=out)
         return out
     if rule == "sum_of_deltas":
         signs = [1] * (1 + len(updates)) + [-1] * len(bases)

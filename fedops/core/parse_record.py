@@ -15,7 +15,7 @@ from fedops.core.brief import brief, brief_text
 from fedops.core.documents import BadJson, parse_json
 from fedops.core.facts import Json
 from fedops.core.findings import Finding, Slug, finding
-from fedops.core.ids import site_id_fault
+from fedops.core.ids import SiteId, site_id_fault
 from fedops.core.records import Draft, Record
 from fedops.core.validate_change import MAX_FINDINGS
 
@@ -68,6 +68,21 @@ def parse_draft(data: bytes, where: str, *, max_bytes: int) -> tuple[Draft | Non
 def draft_of(value: Json, where: str) -> tuple[Draft | None, tuple[Finding, ...]]:
     """Read a draft that is written inside a plan: only site, base_version and num_examples are required."""
     return _document(value, where, Draft)
+
+
+def named_site(value: Json) -> SiteId | None:
+    """The site that a record names, however wrong the rest of it is; None if it is not a valid id.
+
+    Args:
+        value: the record as parsed JSON, or its bytes.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = parse_json(value)
+        except BadJson:
+            return None
+    site = value.get("site") if isinstance(value, dict) else None
+    return SiteId(site) if isinstance(site, str) and site_id_fault(site) is None else None
 
 
 def _json(data: bytes, where: str, max_bytes: int) -> tuple[Json, tuple[Finding, ...]]:

@@ -8,20 +8,31 @@ only if the one before found no error.
 from __future__ import annotations
 
 from fedops.core.parse_pointer import parse_pointer
-from fedops.core.parse_record import draft_of, parse_draft, parse_record
+from fedops.core.parse_record import draft_of, named_site, parse_draft, parse_record
 from fedops.core.validate_artifact import validate_artifact
 from fedops.core.validate_change import is_submission, validate_change, validate_commit, validate_signature
-from fedops.core.validate_model import validate_metadata, validate_model, validate_specs
-from fedops.core.validate_record import Known, pointer_faults, validate_draft, validate_record
+from fedops.core.validate_model import norm_faults, validate_metadata, validate_model, validate_specs
+from fedops.core.validate_record import (
+    HandedIn,
+    Known,
+    pointer_faults,
+    succession_faults,
+    validate_draft,
+    validate_record,
+)
 
 __all__ = [
+    "HandedIn",
     "Known",
     "draft_of",
     "is_submission",
+    "named_site",
+    "norm_faults",
     "parse_draft",
     "parse_pointer",
     "parse_record",
     "pointer_faults",
+    "succession_faults",
     "validate_artifact",
     "validate_change",
     "validate_commit",

@@ -92,11 +92,15 @@ def validate_model(
     if norm is None or errors(faults):
         return tuple(faults[:MAX_FINDINGS]), None
     length = norm.value()
-    if limit is not None and not length <= limit:
-        return (
-            finding("norm_exceeded", where, got=length if math.isfinite(length) else "inf", expected=limit),
-        ), length
-    return (), length
+    return norm_faults(length, policy, where), length
+
+
+def norm_faults(norm: float, policy: SubmissionPolicy, where: str) -> tuple[Finding, ...]:
+    """The L2 norm of a whole delta against the policy's limit; inf if it has no float64 value."""
+    limit = policy.update_norm_max
+    if limit is None or norm <= limit:
+        return ()
+    return (finding("norm_exceeded", where, got=norm if math.isfinite(norm) else "inf", expected=limit),)
 
 
 def _read_through(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import SiteId, record_path, update_path
@@ -133,17 +134,35 @@ def _repeats(record: Record, where: str, site: SiteId, known: Known, policy: Sub
     consumed = known.consumed.get(site, NEVER_CONSUMED)
     if base <= consumed:
         yield finding("duplicate_submission", where, got=base, expected=consumed + 1, detail={"field": "base_version"})
-    elif own is not None and base < own.base_version:
-        detail = {"field": "base_version"}
-        yield finding("duplicate_submission", where, got=base, expected=own.base_version, detail=detail)
-    elif own is not None and base == own.base_version and policy.resubmit == "reject":
-        detail = {"field": "base_version"}
-        yield finding("duplicate_submission", where, got=base, expected=own.base_version + 1, detail=detail)
-    elif own is not None and base == own.base_version and record.sha256 == own.sha256:
-        yield finding("duplicate_submission", where, got=record.sha256, detail={"field": "sha256", "site": site})
+    elif own is not None:
+        yield from succession_faults(record, own, where, policy)
     taken = known.taken.get(record.sha256)
     if taken is not None and taken != site:
         yield finding("duplicate_submission", where, got=record.sha256, detail={"field": "sha256", "site": taken})
+
+
+class HandedIn(Protocol):
+    """What of a submission says whether another of its site may come after it; a Record is one."""
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def base_version(self) -> int: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+
+def succession_faults(new: HandedIn, own: HandedIn, where: str, policy: SubmissionPolicy) -> Iterator[Finding]:
+    """Whether a submission may take the place of its site's earlier one, which no version has used yet."""
+    base, earlier = new.base_version, own.base_version
+    if base < earlier or (base == earlier and policy.resubmit == "reject"):
+        expected = earlier if base < earlier else earlier + 1
+        detail = {"field": "base_version"}
+        yield finding("duplicate_submission", where, got=base, expected=expected, detail=detail)
+    elif base == earlier and new.sha256 == own.sha256:
+        yield finding("duplicate_submission", where, got=new.sha256, detail={"field": "sha256", "site": new.site})
 
 
 def pointer_faults(data: bytes, pointer: Pointer, where: str) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from fedops.adapters.forge_git import GitForge
 from fedops.adapters.git_repo import GitRepository
 from fedops.core.errors import FedopsError, ForgeError
-from fedops.core.facts import Marker, RefUpdate
+from fedops.core.facts import Commit, Marker, RefUpdate
 from fedops.core.ids import CommitId, RepoPath, SiteId
 from fedops.ports import Repository
 from tests.fakes_repository import FakeOrigin
@@ -281,7 +282,92 @@ def test_a_heartbeat_that_loses_the_race_is_written_again(world: MemoryGitWorld)
     assert forge(world, "lena").beats() == {site: (2, "training", START)}
 
 
+@pytest.mark.parametrize(("kind", "people", "rounds"), [("git", 3, 3), ("git in memory", 8, 12)])
+def test_under_many_writers_main_and_the_forge_agree(
+    keys: Mapping[str, SshKey], tmp_path: Path, kind: str, people: int, rounds: int
+) -> None:
+    template = git_template(keys, tmp_path / "template") if kind == "git" else tmp_path
+    for world in worlds(kind, keys, template, tmp_path):
+        base = main_of(world.repository("lena"))
+
+        def work(i: int, world: World = world) -> None:
+            clone = world.new_clone("alice")
+            mine = world.forge_of("alice", clone)
+            for n in range(rounds):
+                path = RepoPath(f"sites/site-{i}/submission.json")
+                head = clone.write_commit((main_of(clone),), {path: b"%d" % n}, "submit", at=START)
+                pull = mine.submit_pull(head, f"submit/{i}", str(n), "")
+                mine.ensure_issue(Marker("signal", f"{n}"), "t", "b", FEDOPS)
+                if (i + n) % 3 == 0:
+                    assert mine.merge(pull.number, head, f"merge {pull.number}") == "merged"
+                elif (i + n) % 3 == 1:
+                    mine.close_pull(pull.number)
+
+        with ThreadPoolExecutor(people) as pool:
+            list(pool.map(work, range(people)))
+        lena, repository = forge(world, "lena"), world.repository("lena")
+        assert len(lena.issues(FEDOPS)) == rounds
+        numbers = sorted(set(range(1, len(chain(repository)) + 1)) - {i.number for i in lena.issues(FEDOPS)})
+        merges = {c.message: c.parents[1] for c in repository.commits(base, main_of(repository))}
+        merged, others = {}, 0
+        for number in numbers:
+            try:
+                pull = lena.pull(number)
+            except ForgeError:
+                break  # the first number that is not taken
+            others += pull.state != "merged"
+            if pull.state == "merged":
+                merged[f"merge {number}"] = pull.head
+        assert merges == merged
+        assert len(merges) > 1
+        assert others > 0
+
+
 # ---------------------------------------------------------------- merging
+
+
+def test_closing_a_pull_that_was_merged_by_hand_says_merged(world: MemoryGitWorld) -> None:
+    head = opened(world)
+    repository = world.repository("lena")
+    main = main_of(repository)
+    assert repository.push([RefUpdate("refs/heads/main", main, head)])
+    forge(world, "lena").close_pull(1)
+    assert forge(world, "bob").pull(1).state == "merged"
+    assert "pulls/closed/0/1.json" in files_of(repository, ref_of(repository, FORGE) or head)
+
+
+def test_listing_reads_main_only_back_to_the_oldest_open_pull(world: MemoryGitWorld) -> None:
+    repository = world.repository("lena")
+    for days in range(60, 2, -1):
+        push_main(repository, {RepoPath("log"): b"%d" % days}, at=START - dt.timedelta(days=days))
+    opened(world)
+    read: list[Commit] = []
+
+    class Counted(Meddled):
+        def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
+            for commit in super().__getattr__("commits")(after, until):
+                read.append(commit)
+                yield commit
+
+    assert len(GitForge(Counted(repository, []), clock=ManualClock()).open_pulls()) == 1
+    assert len(read) == 1
+
+
+def test_a_signature_is_checked_once_as_long_as_the_roster_stays(world: MemoryGitWorld) -> None:
+    opened(world)
+    checked: list[CommitId] = []
+
+    class Counted(Meddled):
+        def signer(self, commit: CommitId, keys: Sequence[str]) -> str | None:
+            checked.append(commit)
+            found: str | None = super().__getattr__("signer")(commit, keys)
+            return found
+
+    lena = GitForge(Counted(world.repository("lena"), []), clock=ManualClock())
+    for n in range(3):
+        assert lena.open_pulls()[0].author.login == "alice-a"
+        push_main(world.repository("bob"), {RepoPath("docs/x"): b"%d" % n})
+    assert len(checked) == 1
 
 
 def test_a_file_in_the_place_of_a_folder_is_a_conflict(world: MemoryGitWorld) -> None:

@@ -136,6 +136,8 @@ def test_authors_follow_the_current_roster(world: MemoryGitWorld) -> None:
     stranger = world.keys["stranger"].public.encode()
     push_main(repository, {SITES: before.replace(world.keys["alice"].public.encode(), stranger)})
     assert lena.pull(1).author == Account("claimed:alice", -1)
+    push_main(repository, {SITES: None})
+    assert lena.pull(1).author == Account("claimed:alice", -1)
     push_main(repository, {SITES: before})
     assert lena.pull(1).author == Account("alice-a", 1001)
 

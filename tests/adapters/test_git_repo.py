@@ -16,7 +16,7 @@ import pytest
 from fedops.adapters.git_objects import ids_in
 from fedops.adapters.git_process import GitProcess, Output, words
 from fedops.adapters.git_repo import GitRepository, discover
-from fedops.core.errors import ConfigError, GitError
+from fedops.core.errors import ConfigError, FedopsError, GitError
 from fedops.core.facts import RefUpdate
 from fedops.core.ids import BlobId, CommitId, RepoPath
 from fedops.ports import Repository
@@ -366,13 +366,9 @@ def test_a_push_whose_answer_is_lost_has_won_all_the_same(repo: GitRepository, o
     assert git(origin, "rev-parse", "main") == commit == repo.resolve("main")
 
 
-def test_a_hostile_reason_cannot_steer_a_terminal(repo: GitRepository, tmp_path: Path) -> None:
-    lies = script(tmp_path / "receive", """git-receive-pack "$@" | sed 's/hook declined/\\x1b[2J declined/'\n""")
-    git(repo.path, "config", "remote.origin.receivepack", str(lies))
-    script(Path(git(repo.path, "config", "remote.origin.url")) / "hooks/update", "exit 1\n")
-    with pytest.raises(GitError) as caught:
-        repo.push([RefUpdate(MAIN, main_of(repo), child(repo))])
-    assert caught.value.message.isprintable()
+def test_a_hostile_reason_cannot_steer_a_terminal(repo: GitRepository) -> None:
+    error = repo._remote._refusal([(b"refs/heads/main", b"\x1b[2J\xff no")], Output(1, b"", "remote: error: \x07\n"))
+    assert error.message == "origin: push refused, refs/heads/main: ?[2J\ufffd no: exit code 1, remote: error: ?"
 
 
 def test_an_origin_that_can_be_read_but_not_written_is_a_matter_of_rights(repo: GitRepository) -> None:
@@ -413,9 +409,15 @@ def test_a_fetch_that_cannot_write_its_refs_fails_although_the_origin_answers(
     git(origin, "update-ref", "refs/fedops/x", main_of(repo))
     (repo.path / ".git/refs/fedops").mkdir()
     (repo.path / ".git/refs/fedops/x.lock").touch()
-    with pytest.raises(GitError) as caught:
-        repo.fetch()
-    assert caught.value.cause == "temporary"
+    for _ in range(2):
+        with pytest.raises(GitError) as caught:
+            repo.fetch()
+        assert caught.value.cause == "temporary"
+        git(origin, "update-ref", "-d", MAIN)
+    assert repo.resolve("main") is not None
+    (repo.path / ".git/refs/fedops/x.lock").unlink()
+    repo.fetch()
+    assert repo.resolve("main") is None
 
 
 def test_a_tag_moved_upstream_arrives_moved(repo: GitRepository, origin: Path) -> None:
@@ -606,6 +608,15 @@ def test_a_reading_process_that_was_killed_is_replaced(repo: GitRepository) -> N
         process.proc.wait()
     assert repo.commit(main).message == "root"
     assert main_of(repo) == main
+
+
+def test_a_clone_that_vanished_is_an_error(repo: GitRepository) -> None:
+    main = main_of(repo)
+    repo.close()
+    repo.path.rename(repo.path.with_name("elsewhere"))
+    for ask in (partial(repo.commit, main), partial(repo.entries, main), repo.versions, repo.fsck, repo.fetch):
+        with pytest.raises(FedopsError):
+            ask()
 
 
 def test_a_failure_without_damage_keeps_gits_own_words(repo: GitRepository) -> None:

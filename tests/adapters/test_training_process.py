@@ -20,7 +20,7 @@ from fedops.core.errors import ConfigError, TrainingError
 from fedops.core.ids import SiteId
 from fedops.ports import TrainingJob
 
-MODEL = {
+MODEL: dict[str, NDArray[Any]] = {
     "bias": np.array([0.5, -0.25], np.float32),
     "half": np.array([[1.5]], np.float16),
     "steps": np.array(7, np.int64),
@@ -249,7 +249,6 @@ def test_a_client_gets_the_models_arrays_and_its_result_is_written_canonically(
     client(FIT, tmp_path).run(job)
     got = load_file(job.update)
     assert got.keys() == MODEL.keys()
-    before: NDArray[Any]
     for name, before in MODEL.items():
         after = before if before.dtype.kind in "ib" else before + np.asarray(1, before.dtype)
         assert (got[name].dtype, got[name].shape) == (before.dtype, before.shape)

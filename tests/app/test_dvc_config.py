@@ -50,3 +50,9 @@ def test_what_people_wrote_stays_in_front(before: bytes) -> None:
     after = with_site_remote(before, SiteId("c"), "ocidir:s")
     assert after.startswith(before)
     assert parsed(after)['remote "sites-c"'] == {"url": "ocidir://s/sites/c", "verify": "true"}
+
+
+def test_a_section_without_an_address_gets_one() -> None:
+    before = b"['remote \"sites-b\"']\n    verify = false\n[core]\n    url = x"
+    config = parsed(with_site_remote(before, SiteId("b"), "ocidir:s"))
+    assert config == {'remote "sites-b"': {"url": "ocidir://s/sites/b", "verify": "false"}, "core": {"url": "x"}}

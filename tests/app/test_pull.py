@@ -17,10 +17,10 @@ from fedops.core.facts import TensorSpec
 from fedops.core.ids import Digest, digest_of_hex
 from tests.core.samples import version
 from tests.fakes_store import FakeStore
-from tests.site_world import BASE, World, first, memory_world
+from tests.site_world import BASE, World, first, memory_world, moved
 
 A = "hospital-a"
-NEXT = {name: array + np.asarray(1, array.dtype) for name, array in BASE.items()}
+NEXT = moved(1)
 
 
 @pytest.fixture

@@ -40,6 +40,6 @@ def test_a_site_may_have_no_key(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / ".fedops").mkdir()
-    (tmp_path / ".fedops" / "site.yaml").write_text("schema: fedops.site/v1\nsite: 7\n")
+    (tmp_path / ".fedops" / "site.yaml").write_text("schema: fedops.site-state/v1\nsite: 7\n")
     with pytest.raises(ConfigError, match=r"\.fedops/site\.yaml:2: site"):
         read_site_state(tmp_path)

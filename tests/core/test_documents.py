@@ -191,7 +191,7 @@ def test_json_documents_are_strict_too() -> None:
     assert load_json_document(b'{"xs": [1, 2]}', _Small, "x").xs == (1, 2)
     with pytest.raises(ConfigError, match="x: repeated key"):
         load_json_document(b'{"xs": [1], "xs": [2]}', _Small, "x")
-    with pytest.raises(ConfigError, match=r"x: xs: Input should be a valid integer|x: Input"):
+    with pytest.raises(ConfigError, match=r"x: xs\.0: Input should be a valid integer"):
         load_json_document(b'{"xs": [1.0]}', _Small, "x")
 
 

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import save_file
+
+from fedops.app.offer import Wanted
+from fedops.app.pull import pull
+from fedops.app.status import status
+from fedops.app.submit import Submitted, submit
+from fedops.app.work import Trained, Work, write_document
+from fedops.core.facts import Account, Aggregate, RefUpdate, Stop, Wait
+from fedops.core.ids import RepoPath, SiteId, record_path
+from fedops.core.status import LocalWork, SiteLine, StatusReport
+from tests.core.samples import version
+from tests.fakes_forge import FakeForge
+from tests.fakes_repository import FakeRepository
+from tests.site_world import START, World, git_world, memory_world, moved
+
+A = SiteId("hospital-a")
+B = SiteId("hospital-b")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return memory_world(tmp_path)
+
+
+@pytest.fixture(params=["memory", "git"])
+def each_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = memory_world(tmp_path) if request.param == "memory" else git_world(tmp_path)
+    yield world
+    world.close()
+
+
+def look(world: World, own: SiteId | None = A, *, offline: bool = False, after_hours: float = 0) -> StatusReport:
+    now = world.clock.now() + dt.timedelta(hours=after_hours)
+    forge = None if offline else world.forges[A]
+    return status(world.repositories[A], forge, world.root(A), own=own, now=now)
+
+
+def line(report: StatusReport, site: SiteId) -> SiteLine:
+    return next(one for one in report.sites if one.site == site)
+
+
+def hand_in(world: World, site: SiteId = A, step: float = 1, **wanted: Any) -> int:
+    """Submit an update; the number of its pull request."""
+    path = world.folder / f"{site}.safetensors"
+    save_file(moved(step), path)
+    facts = Wanted(site=site, file=path, num_examples=100, **wanted)
+    got = submit(world.ctx(site), world.root(site), facts, key=world.key(site))
+    assert isinstance(got, Submitted), got
+    assert got.pull is not None
+    return got.pull
+
+
+def policy(world: World, **files: str) -> None:
+    names = {"aggregation": "policies/aggregation.yaml", "submission": "policies/submission.yaml"}
+    world.change(
+        {
+            names[k]: f"schema: fedops.{'submission-policy' if k == 'submission' else k}/v1\n{v}\n".encode()
+            for k, v in files.items()
+        }
+    )
+
+
+def test_a_new_federation_waits_for_everybodys_first_update(each_world: World) -> None:
+    report = look(each_world)
+    assert (report.name, report.version, report.made_at, report.final) == ("breast-cancer", 0, START, False)
+    assert isinstance(report.decision, Wait)
+    assert (report.decision.reason, report.decision.missing) == ("nothing_new", (A, B))
+    assert [(one.site, one.phase) for one in report.sites] == [(A, "new"), (B, "new")]
+    assert (report.ready, report.pulls, report.faults) == ((), 0, ())
+    assert (report.work, report.next_command) == (LocalWork(None, None), "fedops pull")
+
+
+def test_this_clones_own_site_comes_first(world: World) -> None:
+    assert [one.site for one in look(world, own=B).sites] == [B, A]
+    assert look(world, own=None).next_command == ""
+    assert look(world, own=SiteId("clinic-x")).next_command == ""
+
+
+def test_an_open_pull_request_shows_cis_last_word_on_its_head(each_world: World) -> None:
+    world = each_world
+    number = hand_in(world)
+    pull_line = line(look(world), A)
+    assert pull_line.phase == "open"
+    assert pull_line.pull is not None
+    assert (pull_line.pull.number, pull_line.pull.verdict, pull_line.pull.owned) == (number, None, True)
+    head = world.forges["lena"].pull(number).head
+    world.forges["lena"].set_status(head, "failure", "fedops/verdict", "rejected: non_finite")
+    world.forges["lena"].set_status(head, "success", "ci/other", "fine")
+    refused = line(look(world), A).pull
+    assert refused is not None
+    assert (refused.verdict, refused.text) == ("failure", "rejected: non_finite")
+
+
+def test_a_merged_submission_counts_for_the_next_version(each_world: World) -> None:
+    world = each_world
+    world.merge(hand_in(world))
+    report = look(world)
+    assert report.ready == (A,)
+    ready = line(report, A)
+    assert (ready.phase, ready.base_version, ready.staleness, ready.merged_at) == ("ready", 0, 0, START)
+    assert isinstance(report.decision, Wait)
+    assert (report.decision.reason, report.decision.missing) == ("quorum", (B,))
+    assert report.next_command == ""
+
+
+def test_a_reached_quorum_is_due(world: World) -> None:
+    for step, site in enumerate((A, B)):
+        world.merge(hand_in(world, site, step + 1))
+    report = look(world)
+    assert isinstance(report.decision, Aggregate)
+    assert report.ready == (A, B)
+
+
+def test_the_time_from_which_fewer_will_do_is_told(world: World) -> None:
+    policy(world, aggregation="trigger: {quorum: 2, max_wait_hours: 6.0}")
+    world.merge(hand_in(world))
+    decision = look(world).decision
+    assert isinstance(decision, Wait)
+    assert decision.until == START + dt.timedelta(hours=6)
+    assert isinstance(look(world, after_hours=6).decision, Aggregate)
+
+
+def test_a_site_whose_update_was_used_is_to_train_on_the_new_version(world: World) -> None:
+    world.merge(hand_in(world))
+    world.publish(version(1, contributions=[world.contribution_of(A)], consumed={A: 0}), moved(1))
+    report = look(world)
+    due = line(report, A)
+    assert (due.phase, due.base_version, due.staleness, due.merged_at) == ("due", 0, None, None)
+    assert report.version == 1
+    assert report.next_command == "fedops pull"
+
+
+def test_staleness_is_counted_from_the_version_being_made(world: World) -> None:
+    world.publish(version(1))
+    world.publish(version(2))
+    world.merge(hand_in(world, base=0))
+    assert line(look(world), A).staleness == 2  # v3 - 1 - v0
+
+
+def test_what_no_longer_counts_names_its_reason(world: World) -> None:
+    world.merge(hand_in(world))
+    for number in range(1, 7):
+        world.publish(version(number))
+    refused = line(look(world), A)
+    assert refused.phase == "refused"
+    assert refused.reason is not None
+    assert refused.reason.slug == "too_stale"
+    assert look(world).ready == ()
+
+
+def test_a_submission_that_a_version_overtook_is_told(world: World) -> None:
+    world.merge(hand_in(world))
+    used = world.contribution_of(A)
+    world.merge(hand_in(world, step=2))
+    world.publish(version(1, contributions=[used], consumed={A: 0}))
+    overtaken = line(look(world), A)
+    assert overtaken.reason is not None
+    assert (overtaken.phase, overtaken.reason.slug) == ("refused", "overtaken")
+
+
+def test_a_record_that_was_merged_without_a_signature_does_not_count(world: World) -> None:
+    world.merge(hand_in(world))
+    head = world.repositories["lena"].resolve("main")
+    assert head is not None
+    record = world.repositories["lena"].read(
+        next(e.blob for e in world.repositories["lena"].entries(head, f"sites/{A}") if e.path == record_path(A)),
+        max_bytes=10_000,
+    )
+    world.change({record_path(A): record + b"\n"})  # the lead's hand, not the site's key
+    unsigned = line(look(world), A)
+    assert unsigned.reason is not None
+    assert (unsigned.phase, unsigned.reason.slug) == ("refused", "signature_invalid")
+
+
+def test_a_record_that_can_never_count_is_a_warning(world: World) -> None:
+    world.change({record_path(A): b"{"})
+    report = look(world)
+    assert [f.slug for f in report.faults] == ["record_unreadable"]
+    assert line(report, A).phase == "refused"
+
+
+def test_a_suspended_site_is_shown_as_such_whatever_it_did(world: World) -> None:
+    world.merge(hand_in(world))
+    from fedops.app.snapshot import main_snapshot
+    from fedops.core.ids import SITES_PATH
+
+    text = main_snapshot(world.repositories["lena"]).bytes_of(SITES_PATH).decode()
+    world.change({SITES_PATH: text.replace("state: active", "state: suspended", 1).encode()})
+    report = look(world)
+    assert line(report, A).phase == "suspended"
+    assert report.ready == ()
+
+
+def test_a_final_version_ends_it_for_everybody(world: World) -> None:
+    world.publish(version(1, status="final"))
+    report = look(world)
+    assert report.final
+    assert isinstance(report.decision, Stop)
+    assert [one.phase for one in report.sites] == ["done", "done"]
+
+
+def test_a_branch_of_a_sites_name_is_not_taken_for_the_site(world: World) -> None:
+    repository = world.repositories[B]
+    main = repository.resolve("main")
+    assert main is not None
+    commit = repository.write_commit([main], {RepoPath("x"): b"x"}, "x", at=START)
+    world.forges[B].submit_pull(commit, "submit/hospital-a", "in the name of a", "")
+    forged = line(look(world), A).pull
+    assert forged is not None
+    assert not forged.owned
+    # Once the site's own is there, it is the one to see; another branch is nobody's line.
+    world.forges[B].submit_pull(commit, "policy/more", "something else", "")
+    stranger = world.forges[B]
+    assert isinstance(stranger, FakeForge)
+    stranger.hub.pulls[3] = stranger.hub.pulls[1].__class__(
+        **{**stranger.hub.pulls[1].__dict__, "number": 3, "author": Account("alice-a", 1001)}
+    )
+    report = look(world)
+    own = line(report, A).pull
+    assert own is not None
+    assert (own.number, own.owned, report.pulls) == (3, True, 3)
+    stranger.hub.pulls[4] = stranger.hub.pulls[1].__class__(**{**stranger.hub.pulls[1].__dict__, "number": 4})
+    later = line(look(world), A).pull
+    assert later is not None
+    assert later.number == 3
+
+
+def test_offline_neither_forge_nor_origin_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_in(world)
+    world.publish(version(1))
+    monkeypatch.setattr(world.repositories[A], "fetch", _never)
+    report = look(world, offline=True)
+    assert (report.version, report.pulls) == (0, None)
+    assert line(report, A).phase == "new"
+
+
+def _never() -> None:
+    raise AssertionError("origin was asked")
+
+
+def test_own_work_and_the_command_that_follows_from_it(world: World) -> None:
+    pull(world.ctx(A), world.root(A))
+    assert (look(world).work, look(world).next_command) == (LocalWork(0, None), "fedops train")
+    here = Work(world.root(A))
+    save_file(moved(1), here.update(0))
+    said = Trained(site=A, base_version=0, num_examples=5, metrics={}, sha256="0" * 64, size=1)
+    write_document(here.result(0), said)
+    assert (look(world).work, look(world).next_command) == (LocalWork(0, 0), "fedops submit")
+
+
+def test_a_version_without_a_tag_was_made_when_its_record_says(world: World) -> None:
+    world.publish(version(1), tag=False)
+    assert look(world).made_at == dt.datetime(2026, 3, 2, 10, 0, tzinfo=dt.UTC)  # decided_at of the sample
+
+
+def test_history_is_read_back_to_the_oldest_unused_merge_and_no_further(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(30):
+        world.change({"note": str(world.clock.now()).encode()})
+        world.clock.sleep(60)
+    world.merge(hand_in(world))
+    world.change({"note": b"after"})
+    repository = world.repositories[A]
+    assert isinstance(repository, FakeRepository)
+    seen: list[str] = []
+    real = repository.commits
+
+    def counted(after: Any, until: Any) -> Iterator[Any]:
+        for commit in real(after, until):
+            seen.append(commit.id)
+            yield commit
+
+    monkeypatch.setattr(repository, "commits", counted)
+    assert look(world).ready == (A,)
+    assert len(seen) == 2  # the commit after the merge, and the merge
+
+
+def test_without_sites_there_is_nothing_to_wait_for(world: World) -> None:
+    world.change({"policies/sites.yaml": b"schema: fedops.sites/v1\n"})
+    assert look(world).sites == ()
+
+
+def test_a_push_by_hand_that_moves_main_is_seen(world: World) -> None:
+    repository = world.repositories["lena"]
+    main = repository.resolve("main")
+    assert main is not None
+    commit = repository.write_commit([main], {RepoPath("x"): b"x"}, "x", at=START)
+    assert repository.push([RefUpdate("refs/heads/main", main, commit)])
+    look(world)
+    assert world.repositories[A].resolve("main") == commit

@@ -1,0 +1,267 @@
+"""Goldens of what a site and a reader of history sees: file name -> how it is made; `python -m tests.render.goldens_site` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fedops.core.facts import Aggregate, Decision, Stop, Wait
+from fedops.core.findings import finding
+from fedops.core.ids import CommitId, SiteId
+from fedops.core.made import Made
+from fedops.core.records import Source, TensorEntry, Unavailable, Witness
+from fedops.core.settings import Trigger
+from fedops.core.status import LocalWork, OpenPull, SiteLine, StatusReport
+from fedops.render.history import log_text, show_text
+from fedops.render.site import pull_text, train_text
+from fedops.render.status import status_text
+from fedops.render.submission import pull_body, pull_title, submit_text
+from tests.core.samples import blob, contribution, excluded_entry, hex64, minutes, record, submission, version
+from tests.render.goldens import FOLDER, HOSTILE
+
+NOW = minutes(180)
+A, B, C, D, E, F = (SiteId(s) for s in ("hospital-a", "hospital-b", "clinic-c", "lab-d", "clinic-e", "lab-f"))
+
+
+def pull(number: int, verdict: str | None, text: str = "", *, owned: bool = True) -> OpenPull:
+    return OpenPull(number, verdict, text, minutes(5), owned)
+
+
+SITES = (
+    SiteLine(A, "ready", 8, 0, minutes(30)),
+    SiteLine(C, "due", 7),
+    SiteLine(E, "new"),
+    SiteLine(B, "open", 7, None, None, pull(12, "failure", "rejected: non_finite")),
+    SiteLine(D, "suspended", 3),
+    SiteLine(F, "refused", 2, 6, None, None, finding("too_stale", "sites/lab-f/submission.json")),
+)
+
+
+def report(decision: Decision, **fields: Any) -> StatusReport:
+    values: dict[str, Any] = {
+        "name": "breast-cancer",
+        "version": 8,
+        "model": hex64("model v8"),
+        "made_at": minutes(0),
+        "final": False,
+        "ready": (A,),
+        "trigger": Trigger(quorum=3),
+        "decision": decision,
+        "sites": SITES,
+        "own": A,
+        "work": LocalWork(8, 8),
+        "pulls": 1,
+        "next_command": "",
+        "faults": (),
+    }
+    return StatusReport(**values | fields)
+
+
+def status_running() -> str:
+    return status_text(report(Wait("quorum", (C, E, B, F))), NOW) + "\n"
+
+
+def status_due() -> str:
+    lines = (SiteLine(A, "ready", 8, 0, minutes(30)), SiteLine(B, "ready", 7, 1, minutes(170)))
+    due = report(Aggregate((), (), "max_wait"), ready=(A, B), sites=lines, own=None)
+    return status_text(due, NOW) + "\n"
+
+
+def status_windows() -> str:
+    """The sentence of the federation in all its other forms, one below the other."""
+    wait = Trigger(quorum=3, max_wait_hours=6.0, quorum_after_wait=2)
+    until = minutes(390)
+    reports = [
+        report(Wait("nothing_new"), ready=(), trigger=wait),
+        report(Wait("quorum", until=until), trigger=wait),
+        report(Wait("grace", until=until), ready=(A, B, C)),
+        report(Wait("review")),
+        report(Wait("unavailable"), ready=(A, B, C)),
+        report(Aggregate((), ()), ready=(A, B, C)),
+        report(Stop("plateau")),
+        report(Stop("max_version"), final=True),
+    ]
+    return "".join(status_text(r, NOW).splitlines()[1] + "\n" for r in reports)
+
+
+def status_pulls() -> str:
+    """Every state that an open pull request can have; CI's text comes from outside."""
+    pulls = [
+        pull(11, None),
+        pull(12, "pending", "waits for 1 more approval of this commit by a lead"),
+        pull(13, "success", "accepted"),
+        pull(14, "failure", f"rejected: {HOSTILE}\x1b[2J"),
+        pull(15, "pending", "", owned=False),
+    ]
+    lines = tuple(SiteLine(SiteId(f"site-{p.number}"), "open", pull=p) for p in pulls)
+    shown = report(Wait("nothing_new"), ready=(), sites=lines, own=SiteId("site-11"), work=LocalWork(None, None))
+    return status_text(shown, NOW) + "\n"
+
+
+def status_final() -> str:
+    lines = (SiteLine(A, "done", 7), SiteLine(B, "done", 7))
+    return status_text(report(Stop("max_version"), final=True, sites=lines, pulls=None), NOW) + "\n"
+
+
+def status_strangers() -> str:
+    """A clone whose site is not on the roster, no sites at all, and a record that cannot be used."""
+    fault = finding("record_unreadable", "sites/clinic-e/submission.json", detail={"site": "clinic-e"})
+    unknown = report(Wait("nothing_new"), ready=(), own=SiteId("lab-x"), faults=(fault,))
+    empty = report(Wait("nothing_new"), ready=(), sites=(), own=None)
+    return status_text(unknown, NOW) + "\n\n" + status_text(empty, NOW) + "\n"
+
+
+# ---------------------------------------------------------------- history
+
+
+def witness(**fields: Any) -> Witness:
+    values: dict[str, Any] = {
+        "input_commit": blob("input"),
+        "decided_at": "2026-03-02T10:00:00Z",
+        "trigger": "quorum",
+        "software": {"fedops": "0.1.0", "numpy": "2.4.6"},
+    }
+    return Witness(**values | fields)
+
+
+def made(number: int = 9, *, tagged: bool = True, current: int = 9, **fields: Any) -> Made:
+    one = version(
+        number,
+        contributions=[
+            contribution(submission(A, 8, 150), weight=150.0, share=0.375),
+            contribution(submission(B, 5, 1000), staleness=3, weight=250.0, share=0.625),
+        ],
+        metrics={"accuracy": 0.9123456789, "loss": 0.35},
+    ).model_copy(update={"witness": witness()} | fields)
+    return Made(one, CommitId(blob(f"commit v{number}")), minutes(60 * number), tagged, current)
+
+
+def first() -> Made:
+    one = version(0, kind="init").model_copy(
+        update={
+            "source": Source(generator="normal", seed=3),
+            "witness": witness(input_commit=None, trigger="init", software={}),
+        }
+    )
+    return Made(one, CommitId(blob("commit v0")), minutes(0), True, 9)
+
+
+def busy() -> Made:
+    """A version with everything: norms, exclusions, a lost artifact, many tensors, a run's address."""
+    tensors = {f"layer.{n:02}.weight": TensorEntry(dtype="F32", shape=(64, n + 1)) for n in range(23)}
+    tensors["step\x1b[2J"] = TensorEntry(dtype="I64", shape=())
+    base = made(7).record
+    norms = tuple(
+        c.model_copy(update={"delta_norm": n}) for c, n in zip(base.contributions, (0.42131, None), strict=True)
+    )
+    lost = Unavailable(site="lab-d", record_blob=blob("record"), slug="object_missing")
+    return made(
+        7,
+        tagged=False,
+        contributions=norms,
+        excluded=(excluded_entry(submission(C, 2)), excluded_entry(submission(F), "a_later_rule", "FO-299")),
+        status="final",
+        model=base.model.model_copy(update={"tensors": dict(list(tensors.items())[-1:] + list(tensors.items())[:-1])}),
+        witness=witness(trigger="max_wait", unavailable=(lost,), run_url="https://ci.example.org/runs/7"),
+    )
+
+
+def back(kind: str, number: int) -> Made:
+    one = version(number, kind=kind, source=5)  # type: ignore[arg-type]  # rollback or revert
+    return Made(one.model_copy(update={"witness": witness(trigger="lead")}), CommitId(blob("c")), minutes(500), True, 9)
+
+
+def log() -> str:
+    return log_text([made(), back("rollback", 8), busy(), first()]) + "\n"
+
+
+def show() -> str:
+    return show_text(made()) + "\n"
+
+
+def show_busy() -> str:
+    return show_text(busy()) + "\n"
+
+
+def show_first() -> str:
+    return show_text(first()) + "\n"
+
+
+def show_rollback() -> str:
+    opaque = version(8).model.model_copy(update={"format": "opaque", "tensors": {}})
+    return show_text(made_of(back("revert", 8), opaque)) + "\n"
+
+
+def made_of(one: Made, model: Any) -> Made:
+    return Made(one.record.model_copy(update={"model": model}), one.commit, one.at, one.tagged, one.current)
+
+
+# ---------------------------------------------------------------- what a site runs
+
+
+def pulled() -> str:
+    now, old = version(9), version(4)
+    return "\n\n".join(
+        [
+            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=False, changed=True),
+            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=False, changed=False),
+            pull_text(old, 9, "models/v4.safetensors", final=False, changed=True),
+            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=True, changed=True),
+            "",
+        ]
+    )
+
+
+def trained() -> str:
+    where = ".fedops/work/v8/update.safetensors"
+    return "\n\n".join(
+        [
+            train_text(A, 8, 150, {"loss": 0.3141592653, "accuracy": 0.9}, hex64("model"), where, changed=True),
+            train_text(A, 8, 1, {}, hex64("model"), where, changed=False),
+            "",
+        ]
+    )
+
+
+def submitted() -> str:
+    one = record(num_examples=1500)
+    outcomes = [("opened", 12, True), ("moved", 12, True), ("open", 12, False), ("merged", None, False)]
+    outcomes += [("used", None, False), ("planned", None, False)]
+    return "\n\n".join([*(submit_text(one, name, number, current=8, uploaded=up) for name, number, up in outcomes), ""])
+
+
+def pull_page() -> str:
+    return f"{pull_title(record())}\n\n{pull_body(record())}"
+
+
+def pull_page_hostile() -> str:
+    return pull_body(record(metrics={HOSTILE: 1.0, "loss": 1e-9}))
+
+
+SITE_GOLDENS: Mapping[str, Callable[[], str]] = {
+    "status_running.txt": status_running,
+    "status_due.txt": status_due,
+    "status_windows.txt": status_windows,
+    "status_pulls.txt": status_pulls,
+    "status_final.txt": status_final,
+    "status_strangers.txt": status_strangers,
+    "log.txt": log,
+    "show.txt": show,
+    "show_busy.txt": show_busy,
+    "show_first.txt": show_first,
+    "show_revert_opaque.txt": show_rollback,
+    "pull.txt": pulled,
+    "train.txt": trained,
+    "submit.txt": submitted,
+    "submission_pull.md": pull_page,
+    "submission_pull_hostile.md": pull_page_hostile,
+}
+
+
+def main() -> None:
+    for name, make in SITE_GOLDENS.items():
+        (FOLDER / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
