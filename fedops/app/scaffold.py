@@ -128,6 +128,7 @@ def checked_store(url: str) -> str:
 def _slots(scaffold: Scaffold) -> dict[str, str]:
     base = {
         "name": scalar(scaffold.name),
+        "title": scaffold.name,
         "fedops": scaffold.fedops,
         "branch": scaffold.branch,
         "forge": _forge(scaffold.forge),

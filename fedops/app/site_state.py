@@ -17,7 +17,7 @@ SITE_STATE = Path(".fedops", "site.yaml")
 
 
 class _Stored(Document):
-    schema_: Literal["fedops.site/v1"] = Field(alias="schema")
+    schema_: Literal["fedops.site-state/v1"] = Field(alias="schema")
     site: str
     key: str | None = None
 
@@ -63,7 +63,7 @@ def _render(root: Path, state: SiteState) -> bytes:
         key = json.dumps(place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place))
     return (
         "# Written by `fedops join`; stays in this clone.\n"
-        "schema: fedops.site/v1\n"
+        "schema: fedops.site-state/v1\n"
         f"site: {scalar(state.site)}\n"
         f"key: {key}\n"
     ).encode()

@@ -16,7 +16,6 @@ import click
 from fedops import __version__
 from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Json
 from fedops.core.findings import errors
 from fedops.core.ids import FEDERATION_PATH, GlobalVersion
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from fedops.app.first_model import Generated
     from fedops.app.founding import Ground, Wanted
     from fedops.app.init import Founded
+    from fedops.core.facts import Json
     from fedops.core.settings import Forge, Lead
     from fedops.ports import Store
 

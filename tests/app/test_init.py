@@ -401,26 +401,27 @@ def test_bytes_that_came_from_a_file_cannot_be_made_again(world: World, tmp_path
     assert caught.value.slug == "object_missing"
 
 
+def rewritten(tmp_path: Path, old: bytes, new: bytes) -> World:
+    """A world whose first commit has another record of the current version, and whose store is empty."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    there = founded_world(tmp_path / "a")
+    files = {p: there.show(p) for p in there.paths()}
+    files["global/version.json"] = files["global/version.json"].replace(old, new)
+    world = make_world(tmp_path / "b")
+    world.commit(files)
+    return world
+
+
 def test_a_record_whose_seed_was_changed_is_not_taken_for_its_bytes(tmp_path: Path) -> None:
-    world = founded_world(tmp_path)
-    lose_store(world)
-    record = world.show("global/version.json").replace(b'"seed": 5', b'"seed": 6')
-    world.commit({"global/version.json": record})
-    world.git("tag", "-f", "global@v0.0.0", "main")
+    world = rewritten(tmp_path, b'"seed": 5', b'"seed": 6')
     with pytest.raises(ConfigError, match="seed 6 gives"):
         recreated(world)
     assert contents(world.store_folder) == {}
 
 
 def test_a_history_without_v0_has_nothing_to_make_again(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    there = founded_world(tmp_path / "a")
-    files = {p: there.show(p) for p in there.paths()}
-    files["global/version.json"] = files["global/version.json"].replace(b'"version": 0', b'"version": 1')
-    world = make_world(tmp_path / "b")
-    world.commit(files)
-    assert recreated(world) is False
+    assert recreated(rewritten(tmp_path, b'"version": 0', b'"version": 1')) is False
 
 
 def test_a_broken_store_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:

@@ -1,0 +1,197 @@
+"""The workflows of a federation: thin, pinned, with the least rights, and in step with the commands that they call."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fedops.app.scaffold import Scaffold, render
+from fedops.cli.main import cli
+from fedops.core.documents import parse_yaml
+from fedops.core.settings import Forge
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FEDERATION = Scaffold(
+    name="fed",
+    store="oci://h/n",
+    fedops="0.1.0",
+    forge=Forge(kind="github", repository="acme/fed"),
+    require_signed=False,
+)
+WORKFLOWS = {
+    p.rsplit("/", 1)[1]: data.decode() for p, data in render(FEDERATION).items() if p.startswith(".github/workflows/")
+}
+OURS = {"ci.yml": (ROOT / ".github" / "workflows" / "ci.yml").read_text()}
+ALL = sorted((WORKFLOWS | OURS).items())
+every_workflow = pytest.mark.parametrize(("name", "text"), ALL, ids=[name for name, _ in ALL])
+
+
+def parsed(text: str) -> Any:
+    return parse_yaml(text.encode(), "workflow")[0]
+
+
+def jobs(text: str) -> dict[str, Any]:
+    out: dict[str, Any] = parsed(text)["jobs"]
+    return out
+
+
+def steps(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for job, body in jobs(text).items():
+        for step in body["steps"]:
+            yield job, step
+
+
+def test_the_three_workflows_and_their_jobs() -> None:
+    assert {name: list(jobs(text)) for name, text in WORKFLOWS.items()} == {
+        "validate.yml": ["validate"],
+        "reconcile.yml": ["inspect", "merge", "aggregate", "publish", "signal"],
+        "audit.yml": ["audit"],
+    }
+
+
+@every_workflow
+def test_actions_are_pinned_by_hash_with_the_version_beside_it(name: str, text: str) -> None:
+    used = [line.strip() for line in text.splitlines() if re.match(r" *(- )?uses:", line)]
+    assert used, name
+    for line in used:
+        assert re.fullmatch(r"uses: actions/(checkout|setup-python)@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+@every_workflow
+def test_nothing_has_rights_but_what_a_job_names_with_its_reason(name: str, text: str) -> None:
+    assert parsed(text)["permissions"] == {}
+    for line in text.split("\njobs:\n")[1].splitlines():
+        if re.match(r"      (actions|contents|issues|packages|pull-requests|statuses): ", line):
+            assert re.fullmatch(r"      [a-z-]+: (read|write) # .{5,}", line), line
+    for job, body in jobs(text).items():
+        assert "permissions" in body, job
+
+
+def test_what_parses_tensors_cannot_write_to_git_and_what_writes_is_alone() -> None:
+    rights = {
+        f"{name}/{job}": {right for right, level in body["permissions"].items() if level == "write"}
+        for name, text in WORKFLOWS.items()
+        for job, body in jobs(text).items()
+    }
+    assert rights == {
+        "validate.yml/validate": set(),
+        "reconcile.yml/inspect": set(),
+        "reconcile.yml/merge": {"contents", "issues", "pull-requests", "statuses"},
+        "reconcile.yml/aggregate": {"packages"},
+        "reconcile.yml/publish": {"contents", "packages", "pull-requests"},
+        "reconcile.yml/signal": {"actions", "issues", "packages"},
+        "audit.yml/audit": set(),
+    }
+
+
+@every_workflow
+def test_values_reach_commands_by_the_environment_alone(name: str, text: str) -> None:
+    for job, step in steps(text):
+        if "run" in step:
+            assert "${{" not in step["run"], (name, job, step["run"])
+
+
+@every_workflow
+def test_no_job_runs_for_ever_or_leaves_its_token_behind(name: str, text: str) -> None:
+    for job, body in jobs(text).items():
+        assert 0 < body["timeout-minutes"] <= 360, job
+        assert body["runs-on"] == "ubuntu-latest"
+    for job, step in steps(text):
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] is False, job
+
+
+@every_workflow
+def test_what_would_give_a_pull_request_rights_or_break_a_local_run_is_not_used(name: str, text: str) -> None:
+    for word in ("pull_request_target", "workflow_run", "artifact", "container:", "services:", "docker://", "hashFiles",
+                 "secrets.", "continue-on-error", "github.actor", "github.head_ref"):  # fmt: skip
+        assert word not in text, (name, word)
+
+
+def test_federation_jobs_check_out_main_and_never_a_head() -> None:
+    for name, text in WORKFLOWS.items():
+        for job, step in steps(text):
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["ref"] == "main", (name, job)
+
+
+def test_federation_jobs_start_only_in_their_own_repository() -> None:
+    for name, text in WORKFLOWS.items():
+        for job, body in jobs(text).items():
+            guarded = body.get("if") == "github.repository == 'acme/fed'"
+            assert guarded or body.get("needs"), (name, job)
+
+
+def test_schedules_avoid_the_full_hour_and_everything_can_be_started_by_hand() -> None:
+    for name in ("reconcile.yml", "audit.yml"):
+        on = parsed(WORKFLOWS[name])["on"]
+        assert "workflow_dispatch" in on
+        for entry in on["schedule"]:
+            assert "0" not in entry["cron"].split()[0].split(",")
+
+
+def test_a_running_reconcile_is_never_cancelled() -> None:
+    assert parsed(WORKFLOWS["reconcile.yml"])["concurrency"]["cancel-in-progress"] is False
+
+
+def option_names(path: list[str]) -> set[str]:
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        below = command.get_command(click.Context(command), name)
+        assert below is not None, f"fedops {' '.join(path)}: no such command"
+        command = below
+    return {option for p in command.params for option in p.opts}
+
+
+def test_the_commands_exist_and_take_the_options_that_are_given() -> None:
+    called = []
+    for _, text in WORKFLOWS.items():
+        for _, step in steps(text):
+            words = shlex.split(step.get("run", ""))
+            if words[:1] == ["fedops"]:
+                called.append(words[2])
+                assert {w for w in words if w.startswith("--")} <= option_names(words[1:3]), words
+    assert sorted(called) == sorted(["inspect", "inspect", "merge", "aggregate", "publish", "signal", "audit"])
+
+
+def test_job_outputs_are_those_that_later_jobs_read() -> None:
+    text = WORKFLOWS["reconcile.yml"]
+    given = {(job, output) for job, body in jobs(text).items() for output in body.get("outputs", {})}
+    assert set(re.findall(r"needs\.([a-z]+)\.outputs\.([a-z_]+)", text)) == given
+
+
+def tool(name: str) -> str:
+    path = Path(sys.executable).with_name(name)
+    if not path.is_file():
+        pytest.skip(f"{name} is not installed")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("federation") / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    for name, text in ALL:
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_zizmor_has_nothing_to_say(written: Path) -> None:
+    command = [tool("zizmor"), "--offline", "--pedantic", "--no-progress", str(written)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflows_pass_githubs_schema(written: Path) -> None:
+    command = [tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run([*command, *map(str, sorted(written.iterdir()))], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
