@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedops.core.errors import ConfigError, GitError
-from fedops.core.facts import Change, Commit, RefUpdate, TreeEntry, VersionTag
+from fedops.core.facts import Change, Commit, RefUpdate, Touched, TreeEntry, VersionTag
 from fedops.core.ids import BlobId, CommitId, GlobalVersion, RepoPath, is_hex
 
 Tree = Mapping[str, tuple[str, str]]  # path -> mode, object id
@@ -96,7 +96,7 @@ class FakeRepository:
         if is_hex(ref, 40):
             return self._peel(ref)
         names = [ref] if ref.startswith("refs/") else [f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/remotes/{ref}"]
-        if ref in (self.origin.main, self._main):
+        if ref in ("main", self.origin.main, self._main):
             names = [self._tracking]
         return next((self._peel(self.refs[name]) for name in names if name in self.refs), None)
 
@@ -117,20 +117,7 @@ class FakeRepository:
         return data
 
     def changes(self, base: CommitId, head: CommitId) -> Sequence[Change]:
-        old, new = self._commit(self._merge_base(base, head)).tree, self._commit(head).tree
-        changes = []
-        for path in sorted(old.keys() | new.keys()):
-            before, after = old.get(path), new.get(path)
-            if before == after:
-                continue
-            if after is None:
-                changes.append(Change(RepoPath(path), "D", "000000", None))
-            elif before is None:
-                changes.append(Change(RepoPath(path), "A", after[0], BlobId(after[1])))
-            else:
-                kept_type = before[0][:2] == after[0][:2]  # 10 file, 12 symlink, 16 submodule
-                changes.append(Change(RepoPath(path), "M" if kept_type else "T", after[0], BlobId(after[1])))
-        return tuple(changes)
+        return _changes(self._commit(self._merge_base(base, head)).tree, self._commit(head).tree)
 
     def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
         current: CommitId | None = until
@@ -140,6 +127,13 @@ class FakeRepository:
             current = commit.parents[0] if commit.parents else None
         if current is None and after is not None:
             raise GitError(f"fake: {after} is not on the line of {until}", slug="lineage_broken")
+
+    def touched(self, until: CommitId, under: Sequence[str]) -> Iterator[Touched]:
+        for commit in self.commits(None, until):
+            before = self._commit(commit.parents[0]).tree if commit.parents else {}
+            changes = _changes(before, self._commit(commit.id).tree)
+            inside = (c for c in changes if any(f"{c.path}/".startswith(f"{folder}/") for folder in under))
+            yield Touched(commit.id, tuple(inside))
 
     def commit(self, commit: CommitId) -> Commit:
         return self._commit(commit).facts
@@ -203,19 +197,24 @@ class FakeRepository:
         return self._write(parents, tree, message, at, None)
 
     def write_tag(self, name: str, commit: CommitId, message: str) -> str:
+        return self._store("tag", self._raw_tag(name, commit, message), StoredTag(commit, message))
+
+    def tag_id(self, name: str, commit: CommitId, message: str) -> str:
+        return _name("tag", self._raw_tag(name, commit, message))
+
+    def _raw_tag(self, name: str, commit: CommitId, message: str) -> bytes:
         facts = self._commit(commit).facts
         if re.search(r"[\0-\x20~^:?*\[\\]", name):
             raise GitError(f"fake: tag name {name!r}")
         tagger = f"{facts.committer} {int(facts.committed_at.timestamp())} +0000"
-        raw = f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
-        return self._store("tag", raw.encode(), StoredTag(commit, message))
+        return f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n".encode()
 
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         for update in updates:
             if not _REF.match(update.ref):
                 raise GitError(f"fake: {update.ref!r} is no full ref name")
             if update.new is not None and _checked(update.new) not in self.objects:
-                raise GitError(f"fake: {update.new} is not here")
+                raise _corrupt(update.new)
         with self.origin.lock:
             there = self.origin.refs
             now = [(update, there.get(update.ref)) for update in updates]
@@ -293,6 +292,22 @@ class FakeRepository:
         # A best one is no ancestor of another common ancestor.
         lesser = {parent for name in common for parent in self._commit(name).facts.parents}
         return max(common - lesser, key=lambda name: (self._commit(name).facts.committed_at, name))
+
+
+def _changes(old: Tree, new: Tree) -> tuple[Change, ...]:
+    changes = []
+    for path in sorted(old.keys() | new.keys()):
+        before, after = old.get(path), new.get(path)
+        if before == after:
+            continue
+        if after is None:
+            changes.append(Change(RepoPath(path), "D", "000000", None))
+        elif before is None:
+            changes.append(Change(RepoPath(path), "A", after[0], BlobId(after[1])))
+        else:
+            kept_type = before[0][:2] == after[0][:2]  # 10 file, 12 symlink, 16 submodule
+            changes.append(Change(RepoPath(path), "M" if kept_type else "T", after[0], BlobId(after[1])))
+    return tuple(changes)
 
 
 def tree_id(tree: Tree) -> str:

@@ -41,8 +41,10 @@ class Remote:
     def url(self) -> str | None:
         """Where the remote is, after git's own rewriting; a relative folder becomes absolute. None: no such remote."""
         found = self._git.run("config", "--get", f"remote.{self._name}.url")
-        if found.code != 0:
+        if found.code == 1:
             return None
+        if found.code != 0:
+            raise failure("git config", found)
         url = self._git.check("ls-remote", "--get-url", self._name).decode("utf-8", "replace").strip()
         folder = Path(self._git.directory or ".", url)
         return str(folder.resolve()) if folder.is_dir() and not Path(url).is_absolute() else url
@@ -119,6 +121,9 @@ class Remote:
             return True  # an earlier try won, and its answer was lost on the way
         if any(now.get(update.ref) != update.old for update in updates):
             return False
+        missing = [u.new for u in updates if u.new and self._git.run("cat-file", "-e", u.new).code != 0]
+        if missing:
+            raise failure(f"{self._name}: push, not in this clone: {missing}", output, slug="object_corrupt")
         if not any(line.startswith(b"!\t") for line in output.out.splitlines()):
             raise self._unreachable(updates, output)
         refused = [(ref, why) for ref, why in _REFUSED.findall(output.out) if not _CONTENTION.search(why)]
@@ -135,9 +140,6 @@ class Remote:
         return failure(f"{self._name}: push refused, {said}", output, hint=hint, slug="push_refused")
 
     def _unreachable(self, updates: Sequence[RefUpdate], output: Output) -> GitError:
-        missing = [u.new for u in updates if u.new and self._git.run("cat-file", "-e", u.new).code != 0]
-        if missing:
-            return failure(f"{self._name}: push, not in this clone: {missing}", output, slug="object_corrupt")
         # The refs could be read just now. If even a dry run cannot begin to write, it is the right to write that lacks.
         if self._push(updates, "--dry-run").code > 1:
             hint = "log in with an account that may write; `fedops doctor` checks it"

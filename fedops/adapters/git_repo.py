@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from fedops.adapters.git_history import touched
 from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes, parse_entries
 from fedops.adapters.git_process import GitProcess, failure
 from fedops.adapters.git_refs import commit_of_ref, version_tags
 from fedops.adapters.git_remote import Remote
 from fedops.adapters.git_signing import signer_among
 from fedops.adapters.git_upkeep import CheckoutDone, damaged_objects, fast_forward, is_ancestor
-from fedops.adapters.git_write import write_commit, write_tag
+from fedops.adapters.git_write import tag_id, write_commit, write_tag
 from fedops.core.errors import GitError
-from fedops.core.facts import Change, Commit, RefUpdate, TreeEntry, VersionTag
+from fedops.core.facts import Change, Commit, RefUpdate, Touched, TreeEntry, VersionTag
 from fedops.core.ids import BlobId, CommitId, RepoPath, is_hex
 
 _NAME = re.compile(r"(?![-/])[^\0-\x20\x7f~^:?*\[\\]+\Z")
@@ -133,7 +134,8 @@ class GitRepository:
     def resolve(self, ref: str) -> CommitId | None:
         """The commit that a ref, a tag's or branch's short name, HEAD or an id names; None if there is none.
 
-        "main" and "refs/heads/main" are origin's main as last fetched; in a repository without origin, its own.
+        "main" is origin's main branch as last fetched, whatever its real name, and so is that name; in a repository
+        without origin, its own.
 
         Raises:
             GitError: the ref is there, but broken or its object is not.
@@ -143,7 +145,7 @@ class GitRepository:
         if not _NAME.match(ref):
             return None
         local = f"refs/heads/{self.main}"
-        if ref in (self.main, local):
+        if ref in ("main", self.main, local):
             found = self._ref(self._remote.tracking)
             return found if found is not None or self.remote_url() is not None else self._ref(local)
         if ref.startswith("refs/"):
@@ -215,6 +217,9 @@ class GitRepository:
                 slug="lineage_broken",
             )
 
+    def touched(self, until: CommitId, under: Sequence[str]) -> Iterator[Touched]:
+        return touched(self._git, self._objects, until, under)
+
     def commit(self, commit: CommitId) -> Commit:
         return self._objects.commit(commit)
 
@@ -249,6 +254,9 @@ class GitRepository:
 
     def write_tag(self, name: str, commit: CommitId, message: str) -> str:
         return write_tag(self._git, self._objects, name, commit, message)
+
+    def tag_id(self, name: str, commit: CommitId, message: str) -> str:
+        return tag_id(self._objects, name, commit, message)
 
     def config_get(self, key: str) -> str | None:
         """The value of a configuration key, the last one if there are several; None if it is not set."""

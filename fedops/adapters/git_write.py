@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -117,11 +118,21 @@ def write_tag(git: GitProcess, objects: ObjectReader, name: str, commit: CommitI
     Raises:
         GitError: no such commit, a name that git refuses, a committer line that git would not write.
     """
+    return git.check("mktag", stdin=_raw_tag(objects, name, commit, message)).decode("ascii").strip()
+
+
+def tag_id(objects: ObjectReader, name: str, commit: CommitId, message: str) -> str:
+    """The id of the object that write_tag would write; nothing is written, and the bytes are not judged."""
+    raw = _raw_tag(objects, name, commit, message)
+    return hashlib.sha1(b"tag %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+
+
+def _raw_tag(objects: ObjectReader, name: str, commit: CommitId, message: str) -> bytes:
     if any(ord(c) < 32 for c in name):
         raise GitError(f"git: tag name {name!r} holds a control character")
     committer = RawObject.parse(objects.read(commit, "commit", max_bytes=METADATA_BYTES)).first(b"committer")
     head = f"object {commit}\ntype commit\ntag {name}\ntagger ".encode()
-    return git.check("mktag", stdin=head + committer + b"\n\n" + _text(message)).decode("ascii").strip()
+    return head + committer + b"\n\n" + _text(message)
 
 
 def _text(message: str) -> bytes:

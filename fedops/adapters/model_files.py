@@ -81,7 +81,8 @@ class ModelFile:
         if not is_float(spec):
             return stored
         values: F64 = np.empty(count, np.float64)
-        widen(stored, spec.dtype, values)
+        with np.errstate(invalid="ignore"):  # a signalling NaN in the file
+            widen(stored, spec.dtype, values)
         return values
 
     def read_into(self, position: int, buffer: memoryview) -> None:

@@ -133,23 +133,7 @@ def _run(
 ) -> None:
     """Run a program to its end with its output in the job's log, and say clearly how it failed."""
     with job.log.open("wb") as log, job.log.open("rb") as tail:
-        try:
-            process = subprocess.Popen(
-                [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                # NOTE: a file, not a pipe: the log is whole even if we die, and a program that left a child behind
-                # which still holds its output open does not make us wait for that child.
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as e:
-            raise TrainingError(
-                f"{name}: cannot be started, got {e.strerror or e}", hint="check the path of the program"
-            ) from e
-        with process:
+        with _start(name, command, folder, environment, log) as process:
             try:
                 while _still_running(process):
                     _copy(tail, echo)
@@ -165,6 +149,27 @@ def _run(
         )
     if process.returncode != 0:
         raise TrainingError(f"{name}: {_how(process.returncode)}{f': {last}' if last else ''}", hint=_see(job))
+
+
+def _start(
+    name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str], log: BinaryIO
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            # NOTE: a file, not a pipe: the log is whole even if we die, and a program that left a child behind
+            # which still holds its output open does not make us wait for that child.
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as e:
+        raise TrainingError(
+            f"{name}: cannot be started, got {e.strerror or e}", hint="check the path of the program"
+        ) from e
 
 
 def _still_running(process: subprocess.Popen[bytes]) -> bool:

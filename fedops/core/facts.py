@@ -52,6 +52,14 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Touched:
+    """One commit of a first-parent line, and what it changes in some folders against its first parent."""
+
+    commit: CommitId
+    changes: tuple[Change, ...] | None  # sorted by path; None: the commit's tree or its parent's cannot be read
+
+
+@dataclass(frozen=True)
 class VersionTag:
     version: int
     tag: str

@@ -102,9 +102,14 @@ def test_a_clone_from_nowhere_is_temporary(tmp_path: Path) -> None:
 
 
 def test_an_address_never_runs_a_command(tmp_path: Path) -> None:
-    for url in (f"ext::sh -c 'touch% {tmp_path}/pwned'", f"--upload-pack=touch {tmp_path}/pwned"):
+    for url in (f"ext::touch {tmp_path}/pwned", f"--upload-pack=touch {tmp_path}/pwned"):
         with pytest.raises(GitError):
             GitRepository.clone(url, tmp_path / "c")
+    with GitRepository.init(tmp_path / "r") as repo:
+        git(repo.path, "config", "protocol.ext.allow", "always")
+        git(repo.path, "remote", "add", "origin", f"ext::touch {tmp_path}/pwned")
+        with pytest.raises(GitError):
+            repo.fetch()
     assert not (tmp_path / "pwned").exists()
 
 
@@ -115,7 +120,7 @@ def test_init_makes_the_named_branch_and_keeps_what_is_there(tmp_path: Path) -> 
         git(repo.path, "update-ref", "refs/heads/trunk", commit)
     with GitRepository.init(tmp_path / "r", "trunk") as again:
         assert git(again.path, "symbolic-ref", "HEAD") == "refs/heads/trunk"
-        assert again.resolve("trunk") == again.resolve("refs/heads/trunk") == again.resolve("HEAD") == commit
+        assert again.resolve("trunk") == again.resolve("main") == again.resolve("refs/heads/trunk") == again.resolve("HEAD") == commit
 
 
 def test_a_repository_without_origin_has_its_own_main(tmp_path: Path) -> None:
@@ -273,6 +278,7 @@ def test_hooks_and_monitors_of_the_clone_never_run(repo: GitRepository, tmp_path
 
 def test_configuration_that_would_change_a_push_or_a_diff_has_no_effect(repo: GitRepository, origin: Path) -> None:
     git(repo.path, "tag", "-a", "private", "-m", "m")
+    before = repo.write_commit([main_of(repo)], {RepoPath("d/b"): None, RepoPath("ä"): b"2\n"}, "ö", at=AT)
     for key, value in {
         "push.followTags": "true",
         "remote.origin.mirror": "true",
@@ -287,10 +293,21 @@ def test_configuration_that_would_change_a_push_or_a_diff_has_no_effect(repo: Gi
         git(repo.path, "config", key, value)
     main = main_of(repo)
     commit = repo.write_commit([main], {RepoPath("d/b"): None, RepoPath("ä"): b"2\n"}, "ö", at=AT)
+    assert commit == before
     assert repo.push([RefUpdate(MAIN, main, commit)])
     assert git(origin, "for-each-ref", "--format=%(refname)") == MAIN
     assert [(c.path, c.status) for c in repo.changes(main, commit)] == [("d/b", "D"), ("ä", "A")]
     assert repo.commit(commit).message == "ö"
+
+
+def test_a_fetch_moves_no_branch_of_the_user_whatever_the_clone_is_set_to(repo: GitRepository, origin: Path) -> None:
+    git(repo.path, "checkout", "-q", "--detach")
+    git(repo.path, "config", "remote.origin.fetch", "+refs/*:refs/*")
+    old = main_of(repo)
+    git(origin, "fetch", "-q", str(repo.path), f"{child(repo)}:main")
+    repo.fetch()
+    assert main_of(repo) != old
+    assert git(repo.path, "rev-parse", MAIN) == old
 
 
 def test_a_submodule_that_asks_to_be_ignored_is_still_a_change(repo: GitRepository) -> None:
@@ -616,6 +633,16 @@ def test_a_clone_that_vanished_is_an_error(repo: GitRepository) -> None:
     repo.path.rename(repo.path.with_name("elsewhere"))
     for ask in (partial(repo.commit, main), partial(repo.entries, main), repo.versions, repo.fsck, repo.fetch):
         with pytest.raises(FedopsError):
+            ask()
+
+
+def test_a_clone_that_lost_its_git_folder_is_not_taken_for_the_repository_around_it(repo: GitRepository) -> None:
+    main = main_of(repo)
+    git(repo.path.parent, "clone", "-q", "--bare", str(repo.path), ".git")
+    repo.close()
+    (repo.path / ".git").rename(repo.path / "moved")
+    for ask in (partial(repo.commit, main), partial(repo.entries, main), repo.versions):
+        with pytest.raises(GitError):
             ask()
 
 

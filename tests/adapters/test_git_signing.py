@@ -67,7 +67,10 @@ def test_git_accepts_what_is_signed_here_and_the_key_is_found(
     repo: GitRepository, keys: Mapping[str, SshKey], kind: str, tmp_path: Path
 ) -> None:
     key = keys[kind]
+    config = ["git", "-C", str(repo.path), "config", "gpg.ssh.program", "false"]
+    subprocess.run(config, check=True)
     commit = repo.write_commit([], {RepoPath("a"): b"1"}, "submit", at=AT, key=key.private)
+    subprocess.run([*config[:4], "--unset", config[4]], check=True)
     assert git_says_good(repo, commit, key, tmp_path)
     assert not git_says_good(repo, commit, keys["other"], tmp_path)
     assert repo.signer(commit, [keys["other"].public, key.public]) == key.public
@@ -102,6 +105,7 @@ def test_a_signed_commit_that_was_tampered_with_has_no_signer(
         "date": data.replace(b"committer Test <test@example.invalid> 1", b"committer Test <test@example.invalid> 2"),
         "header added": data.replace(b"\ngpgsig", b"\nencoding x\ngpgsig"),
         "header hidden behind it": data.replace(b"\n\nmessage", b"\nmergetag x\n\nmessage"),
+        "signature in two headers": data.replace(b"\n U1NI", b"\ngpgsig U1NI"),
         "second signature": with_signature(data, signature.armor),
         "sha256 signature added": with_signature(data, signature.armor, b"gpgsig-sha256"),
         "signature cut": data.replace(b"-----END SSH SIGNATURE-----", b"-----END SSH SIGNATURE----"),

@@ -513,7 +513,7 @@ def test_only_full_ref_names_are_pushed(world: World) -> None:
 def test_an_object_that_is_not_here_cannot_be_pushed(world: World) -> None:
     with pytest.raises(GitError, match="1" * 40) as caught:
         world.clone().push([RefUpdate(MAIN, None, "1" * 40)])
-    assert caught.value.cause == "permanent"
+    assert (caught.value.slug, caught.value.cause) == ("object_corrupt", "permanent")
 
 
 def test_fetch_follows_moves_and_removals(world: World) -> None:
@@ -540,8 +540,9 @@ def test_fetch_leaves_out_other_branches_tags_and_merge_previews(world: World) -
     other = one.write_commit([commit], files(b=b"2"), "m", at=AT)
     refs = ["refs/heads/submit/x", "refs/tags/v1", "refs/pull/1/merge", "refs/heads/main2"]
     assert one.push([RefUpdate(ref, None, other) for ref in refs])
+    assert one.push([RefUpdate("refs/tags/of-main", None, one.write_tag("of-main", commit, "m"))])
     two.fetch()
-    assert [two.resolve(ref) for ref in refs] == [None] * 4
+    assert [two.resolve(ref) for ref in [*refs, "refs/tags/of-main"]] == [None] * 5
 
 
 def test_versions_come_by_number_annotated_or_not_and_foreign_tags_are_not_parsed(world: World) -> None:

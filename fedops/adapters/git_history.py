@@ -1,0 +1,79 @@
+"""Reads a whole first-parent line by two processes, however long it is, and goes on past what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fedops.adapters.git_objects import ObjectReader, object_id, parse_changes
+from fedops.adapters.git_process import GitProcess
+from fedops.core.facts import Change, Touched
+from fedops.core.ids import CommitId, is_hex
+
+# NOTE: a commit-graph is a second copy of history and of what each commit changes; only the objects are believed.
+_NO_COPY = ("-c", "core.commitGraph=false")
+# A submodule can ask in .gitmodules that its changes be ignored.
+_OPTIONS = (
+    *("--stdin", "-r", "-z", "--raw", "--root", "--always", "--diff-merges=first-parent"),
+    *("--no-renames", "--no-abbrev", "--ignore-submodules=none", "--no-ext-diff"),
+)
+
+
+def touched(git: GitProcess, objects: ObjectReader, until: CommitId, under: Sequence[str]) -> Iterator[Touched]:
+    """The first-parent line of `until`, newest first, with what each commit changes below the folders.
+
+    Args:
+        git: runs in the clone.
+        until: the newest commit.
+        under: folders or files.
+
+    Raises:
+        GitError: object_corrupt, where the line ends at a commit that cannot be read; the newer ones came before.
+    """
+    listed = git.run(*_NO_COPY, "rev-list", "--first-parent", object_id(until), "--")
+    names = [CommitId(name) for name in listed.out.decode("ascii").split()]
+    yield from _with_changes(git, objects, names, under)
+    if listed.code != 0:
+        raise objects.explain("git rev-list", listed, [until])
+
+
+def _with_changes(
+    git: GitProcess, objects: ObjectReader, names: Sequence[CommitId], under: Sequence[str]
+) -> Iterator[Touched]:
+    left = list(names)
+    while left:
+        command = (*_NO_COPY, "diff-tree", *_OPTIONS, "--", *under)
+        output = git.run(*command, stdin="".join(f"{name}\n" for name in left).encode())
+        told = dict(_parse(output.out))
+        done = len(left) if output.code == 0 else sum(1 for name in left if name in told)
+        for name in left[:done]:
+            yield Touched(name, told.get(name))
+        if output.code != 0:
+            # It died at the commit after the last that it told of.
+            error = objects.explain("git diff-tree", output, left[done : done + 1])
+            if error.slug != "object_corrupt":
+                raise error
+            yield Touched(left[done], None)
+            done += 1
+        left = left[done:]
+
+
+def _parse(listing: bytes) -> Iterator[tuple[CommitId, tuple[Change, ...]]]:
+    """Read `diff-tree --stdin -z --raw --always`: each commit's id, then pairs of facts and path."""
+    fields = iter(listing.split(b"\0")[:-1])
+    commit: CommitId | None = None
+    pairs: list[bytes] = []
+    for field in fields:
+        if field.startswith(b":"):
+            pairs += [field, next(fields)]
+            continue
+        if commit is not None:
+            yield commit, _changes(pairs)
+        name = field.decode("ascii", "replace")
+        assert is_hex(name, 40), name
+        commit, pairs = CommitId(name), []
+    if commit is not None:
+        yield commit, _changes(pairs)
+
+
+def _changes(pairs: Sequence[bytes]) -> tuple[Change, ...]:
+    return parse_changes(b"".join(part + b"\0" for part in pairs))
