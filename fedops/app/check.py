@@ -11,20 +11,16 @@ from pathlib import Path
 from fedops.app.check_plan import (
     ChangeItem,
     CheckPlan,
-    GlobalFile,
     Item,
     ManifestItem,
     PointerItem,
     SubmissionItem,
     TextItem,
-    aggregation,
-    read_bytes,
-    read_plan,
-    roster,
-    submission_policy,
 )
-from fedops.app.check_submission import Terms, check_submission
+from fedops.app.check_submission import check_submission
 from fedops.app.model_bytes import store_finding
+from fedops.app.plans import GlobalFile, aggregation, read_bytes, read_plan
+from fedops.app.terms import Terms, terms_of
 from fedops.core.artifacts import MAX_MANIFEST_BYTES, manifest_digest, parse_manifest
 from fedops.core.brief import brief
 from fedops.core.documents import MAX_DOCUMENT_BYTES, load_document
@@ -109,24 +105,10 @@ def check_plan(path: Path, outside: Outside) -> tuple[Checked, ...]:
         ConfigError: the plan itself is at fault: not such a plan, or it names what is not there.
         StoreError, GitError: a store or a repository is broken, so that nothing can be said.
     """
-    plan = read_plan(path)
-    checker = _Checker(plan, path.parent, _terms(plan, path.parent), outside)
+    plan = read_plan(path, CheckPlan)
+    terms = terms_of(plan, path.parent, aggregation(plan, path.parent))
+    checker = _Checker(plan, path.parent, terms, outside)
     return tuple(checker.check(item, item.name or f"items/{i}") for i, item in enumerate(plan.items))
-
-
-def _terms(plan: CheckPlan, folder: Path) -> Terms:
-    policy = submission_policy(plan, folder)
-    versions = {int(number): file for number, file in plan.globals.items()}
-    return Terms(
-        folder,
-        policy,
-        # A plan that names no metrics has no opinion on them; the default names are those of a new federation.
-        metric_names=policy.metrics.allowed if "metrics" in policy.model_fields_set else None,
-        current=plan.current_version if plan.current_version is not None else max(versions, default=None),
-        staleness_max=aggregation(plan, folder).staleness.max,
-        globals=versions,
-        sites=roster(plan, folder),
-    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedops.cli.console import NO, document, emit, format_option
-from fedops.core.findings import as_json, hint, message
+from fedops.core.findings import as_json
+from fedops.render.findings import finding_lines
 
 if TYPE_CHECKING:
     from fedops.app.check import Checked
@@ -73,11 +74,7 @@ def _text(checked: Sequence[Checked]) -> str:
     for item in checked:
         summary = _summary(item.facts)
         lines.append(f"{'ok' if item.ok else 'no':<3} {item.name} ({item.kind})" + (f": {summary}" if summary else ""))
-        for i, f in enumerate(item.findings):
-            lines.append(f"    {'warning: ' if f.severity == 'warning' else ''}{message(f)}")
-            following = item.findings[i + 1] if i + 1 < len(item.findings) else None
-            if following is None or hint(following) != hint(f):  # equal hints once, below the last of them
-                lines.append(f"      hint: {hint(f)}")
+        lines += finding_lines(item.findings, "    ")
     return "\n".join(lines)
 
 

@@ -11,8 +11,9 @@ from fedops.core.ids import GlobalVersion
 from fedops.core.made import Made
 from fedops.core.plan import version_title
 from fedops.core.records import TensorEntry, VersionRecord
+from fedops.render.contributions import contribution_table
 from fedops.render.submission import metrics_text
-from fedops.render.text import clean, count, short, size, table
+from fedops.render.text import clean, count, percent, short, size, table
 
 MAX_TENSORS = 20
 _TEXTS: dict[str, str] = {slug: rule.text for slug, rule in CATALOGUE.items()}
@@ -41,7 +42,7 @@ def _entry(made: Made) -> str:
                 f"on {GlobalVersion(c.base_version).short}",
                 f"stale {c.staleness}",
                 count(c.num_examples, "example"),
-                _percent(c.share),
+                percent(c.share),
             )
             for c in record.contributions
         ]
@@ -105,22 +106,7 @@ def _contributions(record: VersionRecord) -> str:
                 else ""
             )
         return "no contributions: the model is that of an earlier version"
-    with_norm = any(c.delta_norm is not None for c in record.contributions)
-    header = ["site", "base", "stale", "examples", "weight", "share", *(["norm"] if with_norm else []), "update"]
-    rows = [
-        [
-            c.site,
-            GlobalVersion(c.base_version).short,
-            str(c.staleness),
-            f"{c.num_examples:,}",
-            f"{c.weight:.6g}",
-            _percent(c.share),
-            *(["" if c.delta_norm is None else f"{c.delta_norm:.4g}"] if with_norm else []),
-            short(c.sha256),
-        ]
-        for c in record.contributions
-    ]
-    return table(header, rows, right=range(2, len(header) - 1))
+    return contribution_table(record.contributions)
 
 
 def left_out(record: VersionRecord) -> list[str]:
@@ -160,7 +146,3 @@ def _get(made: Made) -> str:
 
 def _when(at: dt.datetime) -> str:
     return f"{at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -34,7 +34,8 @@ def status_text(report: StatusReport, now: dt.datetime) -> str:
     """
     current = GlobalVersion(report.version).short
     head = f"{report.name}  {current}  {short(report.model)}  made {ago(report.made_at, now)}"
-    blocks = [f"{head}\n{_federation(report, now)}", _sites(report, now)]
+    offline = "\noffline: main as last fetched, pull requests not looked at" if report.pulls is None else ""
+    blocks = [f"{head}\n{_federation(report, now)}{offline}", _sites(report, now)]
     if own := _own(report):
         blocks.append(own)
     if report.faults:
@@ -52,7 +53,7 @@ def _federation(report: StatusReport, now: dt.datetime) -> str:
         return f"stopped: {_STOPPED[decision.reason]}"
     if isinstance(decision, Aggregate):
         after = "max_wait_hours are over" if decision.trigger == "max_wait" else f"quorum {need} is reached"
-        return f"due: {count(have, 'submission')}, {after}; CI makes v{report.version + 1} on its next run"
+        return f"due: {count(have, 'submission')}, {after}; CI makes v{report.version + 1} on its next run, `fedops ci reconcile`"
     until = f" until {_moment(decision.until, now)}" if decision.until is not None else ""
     if decision.reason == "review":
         return "waits for the review of the version that is proposed"
@@ -67,7 +68,7 @@ def _missing(report: StatusReport, decision: Wait, now: dt.datetime) -> str:
     if decision.reason == "unavailable":
         text += "; bytes of a submission cannot be had"
     if decision.until is not None:
-        return f"{text}; from {_moment(decision.until, now)} on {trigger.quorum_after_wait} will do"
+        return f"{text}; from {_moment(decision.until, now)} on, {trigger.quorum_after_wait} will do"
     if trigger.max_wait_hours is not None and not have:
         return f"{text}; {trigger.max_wait_hours:g} hours after the first, {trigger.quorum_after_wait} will do"
     return text
@@ -142,7 +143,5 @@ def _own(report: StatusReport) -> str:
     facts.append("nothing pulled yet" if work.pulled is None else f"{GlobalVersion(work.pulled).short} pulled")
     if work.trained is not None:
         facts.append(f"trained on {GlobalVersion(work.trained).short}")
-    if report.pulls is None:
-        facts.append("offline: pull requests were not looked at")
     idle = "nothing, this was the last version" if report.final else "nothing to do but wait"
     return f"{', '.join(facts)}\nnext: {report.next_command or idle}"

@@ -79,6 +79,11 @@ def size(size_bytes: int) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
+def percent(share: float) -> str:
+    """`66.7 %` of 2/3."""
+    return f"{100 * share:.1f} %"
+
+
 _STEPS = ((60, "minute"), (3600, "hour"), (86400, "day"))
 
 

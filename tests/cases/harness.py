@@ -17,6 +17,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from fedops.cli.main import cli
+from tests.cases.tensors import Tensor, read_tensors
 
 HERE = Path(__file__).parent
 
@@ -88,22 +89,40 @@ def fedops_process(*arguments: str) -> tuple[int, dict[str, Any], str]:
 # ------------------------------------------------------------------ from a case to a plan
 
 
-def base_plan(case: Case) -> dict[str, Any]:
-    """globals, current version and policies of a case, in the words of a plan."""
-    plan: dict[str, Any] = {
-        "schema": "fedops.check-plan/v1",
-        "globals": {v: {"path": path} for v, path in case.files.get("globals", {}).items()},
-        "submission_policy": {},
-        "policy": {},
-        "items": [],
-    }
+def rules(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A case's policy in the words of aggregation.yaml and submission.yaml; what it leaves out is left out here too."""
     given = case.policy
-    if "current_version" in given:
-        plan["current_version"] = given["current_version"]
+    policy: dict[str, Any] = {}
+    submission: dict[str, Any] = {}
+    strategy = {"name": given["aggregator"]} if "aggregator" in given else {}
+    if "clip" in given:
+        strategy = {"name": "fedavg"}
+        policy["privacy"] = {"clip_norm": given["clip"], "noise_multiplier": given["noise_multiplier"]}
+    strategy |= {key: given[key] for key in ("beta", "f") if key in given}
+    staleness = dict(given.get("staleness", {}))
     if "max_staleness" in given:
-        plan["policy"]["staleness"] = {"max": given["max_staleness"]}
+        staleness["max"] = given["max_staleness"]
+    policy |= {key: value for key, value in (("strategy", strategy), ("staleness", staleness)) if value}
+    if "min_updates" in given:
+        policy["trigger"] = {"quorum": given["min_updates"]}
+    if "duplicates" in given:
+        submission["resubmit"] = {"first": "reject", "latest": "supersede"}[given["duplicates"]]
     if "max_expanded_bytes" in given:
-        plan["submission_policy"]["limits"] = {"expanded_bytes": given["max_expanded_bytes"]}
+        submission["limits"] = {"expanded_bytes": given["max_expanded_bytes"]}
+    return policy, submission
+
+
+def base_plan(case: Case, command: str = "check") -> dict[str, Any]:
+    """globals, current version and policies of a case, in the words of a plan; its items or submissions are added."""
+    policy, submission = rules(case)
+    plan: dict[str, Any] = {
+        "schema": f"fedops.{command}-plan/v1",
+        "globals": {v: {"path": path} for v, path in case.files.get("globals", {}).items()},
+        "submission_policy": submission,
+        "policy": policy,
+    }
+    if "current_version" in case.policy:
+        plan["current_version"] = case.policy["current_version"]
     return plan
 
 
@@ -194,3 +213,58 @@ def roster() -> dict[str, Any]:
 def account(login: str) -> dict[str, Any]:
     numbers = dict(ROSTER.values())
     return {"login": login, "id": numbers.get(login, 9999)}
+
+
+# ------------------------------------------------------------------ from a plan to a model
+
+
+def submissions(case: Case, *sites: str) -> list[dict[str, Any]]:
+    """A plan's submissions: of these sites, else of all sites of a case."""
+    updates = case.files["updates"]
+    return [{"update": updates[s]["update"], "record": updates[s]["metadata"]} for s in sites or updates]
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """What one `fedops aggregate` said, and the folder that it was given."""
+
+    code: int
+    result: dict[str, Any]
+    folder: Path
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        return read_tensors(self.folder / "model.safetensors")
+
+    def refused(self) -> dict[str | None, list[str]]:
+        """Site -> kinds of its errors, in order."""
+        found: dict[str | None, list[str]] = {}
+        for f in self.result["findings"]:
+            if f["severity"] == "error":
+                found.setdefault((f["detail"] or {}).get("site"), []).append(f["slug"])
+        return found
+
+
+def aggregate_plan(case: Case, items: Sequence[Mapping[str, Any]] | None = None, **changes: Any) -> Path:
+    """Write a plan that aggregates a case; its policies may be changed key by key.
+
+    Args:
+        items: the plan's submissions; None: one of each site.
+    """
+    plan = base_plan(case, "aggregate")
+    plan["submissions"] = submissions(case) if items is None else list(items)
+    for key, value in changes.items():
+        plan[key] = plan[key] | value if key in ("policy", "submission_policy") else value
+    return write_plan(case, plan, "aggregate.json")
+
+
+def aggregate(case: Case, folder: Path, items: Sequence[Mapping[str, Any]] | None = None, **changes: Any) -> Aggregated:
+    """Aggregate a case into `folder`; asserts what holds for every result."""
+    plan = aggregate_plan(case, items, **changes)
+    code, result = fedops("aggregate", "--plan", str(plan), "--out", str(folder))
+    assert (result["schema"], result["ok"]) == ("fedops.aggregate/v1", code == 0)
+    assert (code, result["outcome"] == "refused") in ((0, False), (3, True))
+    assert result["changed"] == (code == 0)
+    names = sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+    assert names == (["model.safetensors", "version.json"] if code == 0 else [])
+    return Aggregated(code, result, folder)

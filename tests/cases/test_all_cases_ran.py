@@ -1,0 +1,65 @@
+"""No handed case is forgotten: each is executed by a test here, or listed below with the issue that brings it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.cases.harness import Cases
+
+ROBUST, REGISTRY, GITHUB, TEMPLATE = "robust strategies", "OCI registries", "forge: github", "workflow template"
+# Cases of which this version only refuses, or has nothing of. A case leaves this list with the tests that execute it.
+LATER = {
+    "H24": ROBUST,  # refused by name: test_aggregate_cases.NOT_YET
+    "H25": ROBUST,
+    "H26": ROBUST,
+    "H36": REGISTRY,
+    "H37": REGISTRY,
+    "H39": GITHUB,
+    "H40": GITHUB,
+    "H41": GITHUB,
+    "H43": TEMPLATE,
+}
+NUMBER = re.compile(r"H[0-9]{2}\Z")
+SWITCHES = {"skip", "skipif", "xfail", "importorskip"}
+
+
+def modules() -> dict[str, ast.Module]:
+    paths = sorted(Path(__file__).parent.glob("test_*_cases.py"))
+    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def executed() -> dict[str, set[str]]:
+    """Case number -> modules with a test that names it, in its body or in what it is parametrized by."""
+    found: dict[str, set[str]] = {}
+    for module, tree in modules().items():
+        for test in tree.body:
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+                for node in ast.walk(test):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBER.match(node.value):
+                        found.setdefault(node.value, set()).add(module)
+    return found
+
+
+def test_every_case_is_executed_or_listed_with_what_brings_it(cases: Cases) -> None:
+    handed = {name.split("-")[0] for name in cases.documents}
+    assert handed == {f"H{i:02d}" for i in range(1, 46)}
+    done = executed().keys()
+    assert sorted(handed - done - LATER.keys()) == []
+    assert sorted(done & LATER.keys()) == [], "executed now: take it off the list"
+    assert done | LATER.keys() == handed
+
+
+def test_a_case_with_numbers_is_aggregated_not_only_checked(cases: Cases) -> None:
+    numbers = {name.split("-")[0] for name, document in cases.documents.items() if document["op"] == "aggregate"}
+    assert numbers
+    for number in numbers - LATER.keys():
+        assert "test_aggregate_cases" in executed()[number], number
+
+
+def test_no_case_is_switched_off() -> None:
+    assert modules()
+    for module, tree in modules().items():
+        words = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not words & SWITCHES, module
