@@ -25,6 +25,9 @@ _BY_NAME: dict[str, Dtype] = {
 }  # fmt: skip
 
 
+_BEHIND_BYTES = 16 << 20  # what is written goes to the disk in steps of this size
+
+
 class CanonicalWriter:
     """Writes header and data in order under a name of its own; see `writing`."""
 
@@ -34,7 +37,7 @@ class CanonicalWriter:
         self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
         head = encode_header(specs)
         self._size = len(head) + data_bytes(specs)
-        self._written = 0
+        self._written = self._sent = 0
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
         with reported(temporary, "create it"):
             self._file = os.fdopen(os.open(temporary, flags, 0o644), "wb", buffering=0)
@@ -50,8 +53,18 @@ class CanonicalWriter:
             while done < len(data):
                 done += self._file.write(data[done:])
         self._written += len(data)
+        if self._written - self._sent >= _BEHIND_BYTES:
+            self._send_behind()
         if weak is not None:
             weak.result()
+
+    def _send_behind(self) -> None:
+        """Let the system begin to write to the disk, without waiting, so that `commit` need not wait for everything."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(
+                self._file.fileno(), self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED
+            )  # what is not yet on the disk stays in memory
+        self._sent = self._written
 
     def commit(self) -> tuple[str, str, int]:
         """Make the file durable under its name, mode 0644; returns (sha256 hex, md5 hex or "", size in bytes)."""

@@ -11,6 +11,8 @@ from typing import BinaryIO, cast
 from fedops.adapters.durable import reported
 from fedops.core.errors import ConfigError, StoreError
 
+_POSITIONED = hasattr(os, "preadv")
+
 
 class PositionedFile:
     """A regular file, open for reading. Reads go into buffers of the caller, so that memory is used again.
@@ -25,8 +27,9 @@ class PositionedFile:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self._file = file
+        self._descriptor = file.fileno()
         self._lock = threading.Lock()
-        self._opened = os.fstat(file.fileno())
+        self._opened = os.fstat(self._descriptor)
 
     @classmethod
     def open(cls, path: Path) -> PositionedFile:
@@ -57,16 +60,19 @@ class PositionedFile:
             StoreError: the file ends before the buffer is full, or cannot be read.
         """
         done = 0
-        with reported(self.path, "read it"):
-            while done < len(buffer):
+        while done < len(buffer):
+            try:
                 count = self._read_some(position + done, buffer[done:] if done else buffer)
-                if not count:
-                    raise self._changed(f"{position + done} bytes -> at least {position + len(buffer)}")
-                done += count
+            except OSError:
+                with reported(self.path, "read it"):
+                    raise
+            if not count:
+                raise self._changed(f"{position + done} bytes -> at least {position + len(buffer)}")
+            done += count
 
     def _read_some(self, position: int, buffer: memoryview) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(self._file.fileno(), [buffer], position)
+        if _POSITIONED:
+            return os.preadv(self._descriptor, [buffer], position)
         with self._lock:  # elsewhere place and read are two steps
             self._file.seek(position)
             data = self._file.read(len(buffer))
@@ -82,7 +88,7 @@ class PositionedFile:
     def check_unchanged(self) -> None:
         """Raise StoreError if size or time of modification are not those of the opening."""
         with reported(self.path, "look at it"):
-            now = os.fstat(self._file.fileno())
+            now = os.fstat(self._descriptor)
         if (now.st_size, now.st_mtime_ns) != (self._opened.st_size, self._opened.st_mtime_ns):
             raise self._changed(f"{now.st_size} bytes -> {self.size}, or written to")
 

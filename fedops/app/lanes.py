@@ -77,7 +77,7 @@ def run_lanes(lanes: Sequence[Callable[[], None]], line: Line[T], places: Sequen
         places: opened for good when a lane fails, so that none waits for ever.
 
     Raises:
-        BaseException: the first error of a lane, other than Stopped.
+        BaseException: the first error of a lane.
     """
     failures: list[BaseException] = []
 
@@ -96,6 +96,5 @@ def run_lanes(lanes: Sequence[Callable[[], None]], line: Line[T], places: Sequen
     guarded(lanes[0])
     for thread in threads:
         thread.join()
-    for failure in failures:
-        if not isinstance(failure, Stopped):
-            raise failure
+    if failures:  # the first one stopped the others
+        raise failures[0]

@@ -13,7 +13,7 @@ from fedops.core.casts import widen
 from fedops.core.chunks import Chunk, plan_chunks
 from fedops.core.facts import F64
 from fedops.core.findings import Finding, finding
-from fedops.core.norms import BLOCK, BlockNorm
+from fedops.core.norms import BLOCK, SHORT, BlockNorm, fold, fold_rows
 from fedops.core.tensors import Placed, element_count, is_float
 from fedops.ports import OpenModel
 
@@ -32,16 +32,20 @@ def norms(layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[in
     def lane() -> None:
         buffers = Buffers(BLOCK, len(wanted) + 1)
         origins = dict(zip(wanted, buffers.rows, strict=False))
+        short = np.empty((len(inputs), SHORT))
         with np.errstate(all="ignore"):
             for chunk in line:
                 for version, row in origins.items():
                     _read(bases[version].model, chunk, buffers, row)
-                for given, total in zip(inputs, totals, strict=True):
+                for given, total, tail in zip(inputs, totals, short, strict=True):
                     delta = _read(given.model, chunk, buffers, buffers.rows[-1])
                     if given.base is not None:
                         np.subtract(delta, origins[given.base][: delta.size], delta)
                     np.multiply(delta, delta, delta)
-                    _add_blocks(chunk, delta, total)
+                    _add_blocks(chunk, delta, total, tail)
+                if len(chunk.pieces) == 1:
+                    for total, block in zip(totals, fold_rows(short), strict=True):
+                        total.add_block(block)
 
     run_lanes([lane] * threads, line, ())
     return [total.value() for total in totals]
@@ -55,10 +59,16 @@ def _read(model: OpenModel, chunk: Chunk, buffers: Buffers, row: F64) -> F64:
     return values
 
 
-def _add_blocks(chunk: Chunk, squares: F64, total: BlockNorm) -> None:
+def _add_blocks(chunk: Chunk, squares: F64, total: BlockNorm, tail: F64) -> None:
+    """Fold the squares of one chunk; of a single piece only as far as `tail` goes, since many small steps take long."""
+    if len(chunk.pieces) == 1:
+        folded = fold(squares, SHORT)
+        tail[: folded.size] = folded
+        tail[folded.size :] = 0
+        return
     start = 0
     for piece in chunk.pieces:
-        total.add_squares(squares[start : start + piece.count])
+        total.add_block(float(fold(squares[start : start + piece.count])[0]))
         start += piece.count
 
 

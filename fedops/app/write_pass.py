@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -135,9 +136,10 @@ class WritePass:
 
     def _mean(self, chunk: Chunk, buffers: Buffers, mean: Mean) -> F64:
         """The new delta of a linear strategy; the current version is left in row 2."""
-        work, current = self._work, buffers.rows[2]
+        work = self._work
         stored, raw = buffers.stored(chunk)
-        mean.begin()
+        current = buffers.rows[2][: stored.size]
+        mean.begin(stored.size)
         for feed, weight in zip(self.site_feeds, work.factors, strict=True):
             feed.read(chunk, raw)
             mean.add(stored, chunk.dtype, weight)
@@ -148,10 +150,10 @@ class WritePass:
                 mean.subtract(stored, chunk.dtype, self._weights[version], keep)
             elif version == work.current:
                 feed.read(chunk, raw)
-                widen(stored, chunk.dtype, current[: stored.size])
+                widen(stored, chunk.dtype, current)
             elif feed.every_chunk:
                 feed.read(chunk, raw)
-        delta = mean.delta(stored.size, work.denominator)
+        delta = mean.delta(work.denominator)
         work.combine(iter((delta,)), delta, {})
         return delta
 
@@ -221,8 +223,5 @@ def _tensor_at(chunk: Chunk, out: NDArray[Any]) -> str:
     values = np.empty(out.size)
     widen(out, chunk.dtype, values)
     index = int(np.argmin(np.isfinite(values)))
-    for piece in chunk.pieces:
-        if index < piece.count:
-            break
-        index -= piece.count
-    return piece.name
+    ends = accumulate(piece.count for piece in chunk.pieces)
+    return next(piece.name for piece, end in zip(chunk.pieces, ends, strict=True) if index < end)

@@ -51,6 +51,12 @@ class GitError(FedopsError):
     slug = "git_failed"
 
 
+class BusyError(FedopsError):
+    """Another process of this clone is at work, which excludes this one."""
+
+    slug = "busy"
+
+
 class TrainingError(FedopsError):
     """A site's own training code did not give a usable result."""
 

@@ -23,47 +23,50 @@ class Mean:
     """
 
     def __init__(self, acc: F64, term: F64) -> None:
+        self._rows = acc, term
         self._acc, self._term = acc, term
         self._empty = True
 
-    def begin(self) -> None:
-        """Start a new chunk."""
+    def begin(self, count: int) -> None:
+        """Start a chunk of `count` elements, at most n."""
+        acc, term = self._rows
+        self._acc, self._term = acc[:count], term[:count]
         self._empty = True
 
     def add(self, stored: NDArray[Any], dtype: Dtype, weight: float) -> None:
         """Add weight * stored.
 
         Args:
-            stored: one site's update, shape (m,), m <= n, as stored.
+            stored: one site's update, shape (count,), as stored.
             dtype: of `stored`.
             weight: w_i.
         """
-        out = self._acc if self._empty else self._term
-        term = out[: stored.size]
+        acc = self._acc
+        if self._empty:
+            self._empty = False
+            widen(stored, dtype, acc)
+            np.multiply(acc, weight, acc)
+            return
+        term = self._term
         widen(stored, dtype, term)
         np.multiply(term, weight, term)
-        if not self._empty:
-            acc = self._acc[: stored.size]
-            np.add(acc, term, acc)
-        self._empty = False
+        np.add(acc, term, acc)
 
     def subtract(self, stored: NDArray[Any], dtype: Dtype, weight: float, keep: F64 | None = None) -> None:
         """Subtract weight * stored, after all sites were added.
 
         Args:
-            stored: one base version, shape (m,), as stored.
+            stored: one base version, shape (count,), as stored.
             dtype: of `stored`.
             weight: W_b, the sum of the weights of the sites on it.
-            keep: float64, shape (n,), overwritten with the base's values; None if nobody wants them.
+            keep: float64, shape (count,), overwritten with the base's values; None if nobody wants them.
         """
-        term, acc = self._term[: stored.size], self._acc[: stored.size]
-        values = term if keep is None else keep[: stored.size]
+        values = self._term if keep is None else keep
         widen(stored, dtype, values)
-        np.multiply(values, weight, term)
-        np.subtract(acc, term, acc)
+        np.multiply(values, weight, self._term)
+        np.subtract(self._acc, self._term, self._acc)
 
-    def delta(self, count: int, denominator: float) -> F64:
-        """Acc / denominator, shape (count,): a view of `acc`, valid until the next `begin`."""
-        acc = self._acc[:count]
-        np.divide(acc, denominator, acc)
-        return acc
+    def delta(self, denominator: float) -> F64:
+        """Acc / denominator, shape (count,): valid until the next `begin`."""
+        np.divide(self._acc, denominator, self._acc)
+        return self._acc

@@ -9,6 +9,7 @@ import numpy as np
 from fedops.core.facts import F64
 
 BLOCK = 65_536  # elements that are folded by pairwise addition before `math.fsum` takes over
+SHORT = 2_048  # elements to which each site's block is folded alone, before the rest is folded for all sites at once
 
 
 class BlockNorm:
@@ -37,18 +38,9 @@ class BlockNorm:
                 folded = folded[:, :half] + folded[:, half:]
         self._blocks += folded[:, 0].tolist()
 
-    def add_squares(self, block: F64) -> None:
-        """Take the squares of one block, from several threads if need be: the order of the blocks does not matter.
-
-        Args:
-            block: float64, shape (m,), m from 1 to BLOCK, the last block of a tensor without its padding; overwritten.
-        """
-        count = block.size
-        while count > 1:
-            half = 1 << ((count - 1).bit_length() - 1)  # the padding would only add zeros
-            np.add(block[: count - half], block[half:count], block[: count - half])
-            count = half
-        self._blocks.append(float(block[0]))
+    def add_block(self, total: float) -> None:
+        """Take the folded squares of one block; from several threads if need be: the order does not matter."""
+        self._blocks.append(total)
 
     def value(self) -> float:
         """The norm of everything added; inf if its square has no float64 value."""
@@ -61,3 +53,35 @@ class BlockNorm:
 def clip_factor(norm: float, clip_norm: float) -> float:
     """min(1, clip_norm / norm), and 1 for a delta of norm 0: what shortens a delta to at most clip_norm."""
     return 1.0 if norm <= clip_norm else clip_norm / norm
+
+
+def fold(squares: F64, count: int = 1) -> F64:
+    """Fold the squares of one block in halves, in place; padding would only add zeros.
+
+    Args:
+        squares: float64, shape (m,), m from 1 to BLOCK: a whole block, or the last one of a tensor; overwritten.
+        count: a power of 2: where to stop.
+
+    Returns:
+        The first elements of `squares`, at most `count`: of shape (1,) the sum of the block.
+    """
+    size = squares.size
+    while size > count:
+        half = 1 << ((size - 1).bit_length() - 1)
+        np.add(squares[: size - half], squares[half:size], squares[: size - half])
+        size = half
+    return squares[:size]
+
+
+def fold_rows(rows: F64) -> list[float]:
+    """The sums of several blocks at once.
+
+    Args:
+        rows: float64, shape (n, SHORT): each a block folded to SHORT, or fewer elements and zeros; overwritten.
+    """
+    half = rows.shape[1] // 2
+    while half:
+        np.add(rows[:, :half], rows[:, half : 2 * half], rows[:, :half])
+        half //= 2
+    sums: list[float] = rows[:, 0].tolist()
+    return sums

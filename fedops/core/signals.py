@@ -81,8 +81,9 @@ def plan_signals(
     Addressed are always the active ones of `waiting`, and after a version that nobody contributed to (init, rollback,
     revert) all active sites. Beyond them, by `signals.to`: `contributors` of this version; `all`; or `stale`:
     the contributors, and sites whose last signal is so old that an update on it would be refused as too stale. A site
-    that is still training on an earlier signal is otherwise left alone, its issue open. A final version has no train
-    signal: all are closed.
+    that is still training on an earlier signal is otherwise left alone, its issue open. So is the issue of a suspended
+    site, since a closed one counts as told, and nobody would tell the site when it is active again. A final version has
+    no train signal: all are closed, and so are those of sites that left the roster.
 
     What is there is not planned again; a signal of this version that a person closed counts as there. A site that was
     already told of this version, and of which then something could not be used, gets a second issue with the reason
@@ -120,7 +121,7 @@ def plan_signals(
     for s in sent:
         old = s.version < record.version and s.site in markers
         replaced = s.version == record.version and (s.number != kept.get(s.site) or bool(markers.get(s.site)))
-        if s.open and (old or replaced or s.site not in active):
+        if s.open and (old or replaced or s.site not in sites.sites):
             steps.append(CloseSignal(s.number))
     return tuple(steps)
 

@@ -34,6 +34,23 @@ class OpenPull:
 
 
 @dataclass(frozen=True)
+class Heartbeat:
+    """What a site last said of itself; only claimed, and advisory.
+
+    Attributes:
+        version: that it works on, or has handed in an update on.
+        state: "pulling", "training", "submitting" or "waiting", but shown as text of others.
+        at: when, by the site's own clock.
+        stalled: nothing was heard since, for longer than the federation puts up with.
+    """
+
+    version: int
+    state: str
+    at: dt.datetime
+    stalled: bool
+
+
+@dataclass(frozen=True)
 class SiteLine:
     """Where one site is.
 
@@ -42,6 +59,7 @@ class SiteLine:
         staleness: of that record, if it went into the next version.
         merged_at: when that record was merged, for one that is not used yet.
         reason: why the record does not count.
+        beat: its last heartbeat, if it has one.
     """
 
     site: SiteId
@@ -51,6 +69,7 @@ class SiteLine:
     merged_at: dt.datetime | None = None
     pull: OpenPull | None = None
     reason: Finding | None = None
+    beat: Heartbeat | None = None
 
 
 @dataclass(frozen=True)
@@ -107,3 +126,12 @@ def next_command(line: SiteLine, work: LocalWork, current: int) -> str:
     if work.trained is not None and work.trained > handed_in:
         return "fedops submit"
     return "fedops train" if work.pulled == current else "fedops pull"
+
+
+STALLED_HOURS = 24.0
+
+
+def is_stalled(at: dt.datetime, trigger: Trigger, now: dt.datetime) -> bool:
+    """True if a heartbeat is older than the federation waits for a site: `max_wait_hours`, or a day if that is not set."""
+    hours = STALLED_HOURS if trigger.max_wait_hours is None else trigger.max_wait_hours
+    return (now - at).total_seconds() > 3600 * hours

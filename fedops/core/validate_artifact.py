@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from fedops.core.artifacts import layer_title, update_annotations
+from fedops.core.artifacts import EMPTY_CONFIG, layer_title, update_annotations
 from fedops.core.facts import Artifact
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import SiteId, repository_of
@@ -17,7 +17,7 @@ from fedops.core.validate_change import MAX_FINDINGS
 def validate_artifact(
     artifact: Artifact, record: Record, policy: SubmissionPolicy, *, extension: str
 ) -> tuple[Finding, ...]:
-    """Compare a manifest with the record that names it: digest, layer, annotations, nothing more and nothing less.
+    """Compare a manifest with the record that names it: digest, layer, annotations, empty config, nothing more.
 
     Args:
         artifact: as the store read it by `record.manifest`.
@@ -40,6 +40,10 @@ def _faults(artifact: Artifact, record: Record, policy: SubmissionPolicy, extens
     title = layer_title(repository_of(site), extension)
     if layer.title != title:
         yield finding("layer_title_invalid", where, got=layer.title[:100], expected=title)
+    # The config carries a proposal of the federation; in a site's artifact it would be a channel that nobody looks at.
+    if artifact.config != EMPTY_CONFIG:
+        size = f"{len(artifact.config)} bytes"
+        yield finding("foreign_layer_refused", where, got=size, expected="{}", detail={"field": "config"})
     expected = update_annotations(
         site=site,
         base_version=record.base_version,

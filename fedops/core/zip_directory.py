@@ -12,7 +12,8 @@ LOCAL = struct.Struct("<4s5H3L2H")  # header in front of each member
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # entry of the central directory
 TAIL_BYTES = END.size + 0xFFFF + LOCATOR64.size  # the end lies within these last bytes of the file
 STORED, DEFLATED = 0, 8
-_ENCRYPTED, _UTF8 = 0x0001, 0x0800
+_SPECIAL, _UTF8 = 0x0001 | 0x0020 | 0x0040, 0x0800  # encrypted, patched data, strongly encrypted; name is UTF-8
+_NEWEST = 63  # version 6.3 of the format
 _ZIP64 = 0x0001
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 
@@ -34,7 +35,7 @@ class Directory:
 class Member:
     name: str
     method: int
-    encrypted: bool
+    encrypted: bool  # or packed in another way that we do not read
     crc32: int
     stored: int  # bytes in the archive
     size: int  # bytes when expanded, as declared
@@ -94,14 +95,16 @@ def parse_members(directory: bytes, count: int) -> tuple[Member, ...]:
     while at < len(directory):
         if len(directory) - at < _ENTRY.size or directory[at : at + 4] != b"PK\x01\x02":
             raise ZipError(f"entry {len(members)} of the directory is damaged")
-        (_, _, _, flags, method, _, _, crc, stored, size, name_size, extra_size, comment_size, _, _, _, header) = (
+        (_, _, needed, flags, method, _, _, crc, stored, size, name_size, extra_size, comment_size, _, _, _, header) = (
             _ENTRY.unpack_from(directory, at)
         )
+        if needed & 0xFF > _NEWEST:
+            raise ZipError(f"entry {len(members)} needs version {needed & 0xFF} of the format")
         name_end = at + _ENTRY.size + name_size
         name, extra = directory[at + _ENTRY.size : name_end], directory[name_end : name_end + extra_size]
         at = name_end + extra_size + comment_size
         size, stored, header = _large(extra, size, stored, header)
-        members.append(Member(_decode(name, flags), method, bool(flags & _ENCRYPTED), crc, stored, size, header))
+        members.append(Member(_decode(name, flags), method, bool(flags & _SPECIAL), crc, stored, size, header))
     if len(members) != count or at != len(directory):
         raise ZipError(f"{len(members)} entries in the directory, {count} are declared")
     return tuple(members)

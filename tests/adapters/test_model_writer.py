@@ -155,6 +155,17 @@ def test_nothing_is_left_of_a_file_that_was_not_committed(tmp_path: Path, error:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("advice", [True, False])
+def test_large_file_is_sent_to_the_disk_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advice: bool
+) -> None:
+    if not advice:  # as on a system without it
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    data = np.arange(5 << 20, dtype=np.float32)
+    assert save_arrays(tmp_path / "m", {"w": data}) == digests((tmp_path / "m").read_bytes())
+    assert (tmp_path / "m").read_bytes() == save({"w": data})
+
+
 def test_half_a_model_cannot_be_committed(tmp_path: Path) -> None:
     with writing(tmp_path / "m", SPECS) as writer:
         writer.append(memoryview(DATA.tobytes()[:-1]))

@@ -15,7 +15,7 @@ from fedops.core.errors import ConfigError, StoreError
 @pytest.fixture(params=["positioned reads", "seek and read"])
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "seek and read":  # as on a system without preadv
-        monkeypatch.delattr(os, "preadv")
+        monkeypatch.setattr("fedops.adapters.positioned._POSITIONED", False)
 
 
 @pytest.mark.usefixtures("how")

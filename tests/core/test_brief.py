@@ -24,6 +24,9 @@ LONE = json.loads('"a\\ud800"')
         (list(range(100)), "list"),
         ({"k": "v" * 200}, "dict"),
         ([LONE], "list"),
+        ([[{"a": [1]}]], [[{"a": [1]}]]),
+        ([[{"a": [[1]]}]], "list"),
+        ({"a": [[[[]]]]}, "dict"),
     ],
 )
 def test_a_value_in_a_report_is_small_and_printable(value: Any, shown: Any) -> None:

@@ -47,12 +47,12 @@ def test_mean_is_taken_in_float64_in_the_order_of_the_calls(dtype: Dtype, data: 
     acc, term, keep = np.full(count + 3, np.nan), np.full(count + 3, np.nan), np.full(count + 3, np.nan)
     mean = Mean(acc, term)
     for _ in range(2):  # the second chunk must not see the first
-        mean.begin()
+        mean.begin(count)
         for row, factor in zip(stored[:sites], factors, strict=False):
             mean.add(row, dtype, factor)
         for i in range(sites, sites + bases):
-            mean.subtract(stored[i], dtype, factors[i], keep if i == sites else None)
-        got = mean.delta(count, 7.5)
+            mean.subtract(stored[i], dtype, factors[i], keep[:count] if i == sites else None)
+        got = mean.delta(7.5)
     rows = wide.tolist()
     assert got.tolist() == by_python(rows[:sites], factors[:sites], rows[sites:], factors[sites:])
     assert keep[:count].tolist() == rows[sites]

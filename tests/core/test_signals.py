@@ -221,8 +221,15 @@ def test_a_copy_without_the_labels_does_not_suppress_a_signal() -> None:
     assert told(plan(issues=[forged])) == ["hospital-a"]
 
 
-def test_issues_of_sites_that_are_not_active_are_closed() -> None:
-    assert closed(plan(issues=[issue(5, "hospital-a", 9), issue(6, "bank-d", 9), issue(7, "gone", 3)])) == [6, 7]
+def test_issues_of_sites_that_left_the_roster_are_closed() -> None:
+    assert closed(plan(issues=[issue(5, "hospital-a", 9), issue(7, "gone", 3)])) == [7]
+
+
+def test_a_suspended_site_keeps_its_issue_so_that_it_is_told_once_it_is_active_again() -> None:
+    told_before = [issue(5, "hospital-a", 9)]
+    paused = roster("clinic-c", "hospital-b", suspended=["bank-d", "hospital-a"])
+    assert plan(issues=told_before, sites=paused) == ()
+    assert plan(issues=told_before) == ()
 
 
 def test_a_late_runner_leaves_signals_of_a_newer_version_alone() -> None:

@@ -5,7 +5,8 @@ import datetime as dt
 import pytest
 
 from fedops.core.ids import SiteId
-from fedops.core.status import LocalWork, OpenPull, Phase, SiteLine, next_command
+from fedops.core.settings import Trigger
+from fedops.core.status import LocalWork, OpenPull, Phase, SiteLine, is_stalled, next_command
 
 NOTHING = LocalWork(None, None)
 SITE = SiteId("hospital-a")
@@ -44,3 +45,15 @@ def test_a_site_whose_pull_request_was_refused_goes_on_with_its_work() -> None:
 )
 def test_pull_train_and_submit_follow_each_other(work: LocalWork, handed_in: int | None, command: str) -> None:
     assert next_command(SiteLine(SITE, "due", base_version=handed_in), work, 9) == command
+
+
+@pytest.mark.parametrize(
+    ("max_wait_hours", "hours", "stalled"),
+    [(None, 24, False), (None, 24.01, True), (2.0, 2, False), (2.0, 2.01, True), (100.0, 99, False), (None, -5, False)],
+)
+def test_a_site_is_stalled_once_it_was_silent_for_longer_than_the_federation_waits(
+    max_wait_hours: float | None, hours: float, stalled: bool
+) -> None:
+    now = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
+    trigger = Trigger(max_wait_hours=max_wait_hours)
+    assert is_stalled(now - dt.timedelta(hours=hours), trigger, now) == stalled

@@ -325,6 +325,8 @@ def test_an_artifact_that_says_what_its_record_says_is_fine() -> None:
         ({"layer": Layer("a" * 64, 161, "update.safetensors")}, "size_mismatch"),
         ({"layer": Layer("a" * 64, 160, "model.safetensors")}, "layer_title_invalid"),
         ({"layer": Layer("a" * 64, 160, "update.bin")}, "layer_title_invalid"),
+        ({"config": b'{"patients": ["Jane Roe"]}'}, "foreign_layer_refused"),
+        ({"config": b"{}\n"}, "foreign_layer_refused"),
         ({"annotations": {**ARTIFACT.annotations, "fl.client-id": "hospital-b"}}, "annotation_mismatch"),
         ({"annotations": {**ARTIFACT.annotations, "fl.base-version": "08"}}, "annotation_mismatch"),
         ({"annotations": {**ARTIFACT.annotations, "fl.num-examples": "9999"}}, "annotation_mismatch"),

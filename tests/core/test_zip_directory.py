@@ -63,9 +63,10 @@ def test_archive_without_members_is_read() -> None:
     assert read(archive({})) == ()
 
 
-def test_encrypted_member_is_told() -> None:
+@pytest.mark.parametrize("flag", [0x01, 0x20, 0x40])
+def test_encrypted_member_is_told(flag: int) -> None:
     data = bytearray(archive({"a.npy": b"x"}))
-    data[data.find(b"PK\x01\x02") + 8] |= 1
+    data[data.find(b"PK\x01\x02") + 8] |= flag
     assert read(bytes(data))[0].encrypted
 
 
@@ -127,6 +128,7 @@ def changed(data: bytes, find: bytes, offset: int, new: bytes) -> bytes:
         changed(GOOD, b"PK\x05\x06", 10, b"\x02"),
         changed(GOOD, b"PK\x05\x06", 12, b"\xff\xff"),
         changed(GOOD, b"PK\x01\x02", 0, b"XX"),
+        changed(GOOD, b"PK\x01\x02", 6, b"\x40"),
         changed(GOOD, b"PK\x01\x02", 28, b"\xff"),
         changed(changed(GOOD, b"PK\x01\x02", 9, b"\x08"), b"PK\x01\x02", 46, b"\xff"),
         changed(BIG, b"PK\x06\x06", 0, b"XX"),
