@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from fedops.core.facts import (
     Account,
@@ -24,10 +24,12 @@ from fedops.core.facts import (
     Review,
     Specs,
     TensorSource,
+    Touched,
     TreeEntry,
     VersionTag,
 )
 from fedops.core.findings import Finding
+from fedops.core.health import Attributes, KeyFacts, WorkTree
 from fedops.core.ids import BlobId, CommitId, Digest, RepoPath, SiteId
 from fedops.core.settings import Limits
 
@@ -44,6 +46,13 @@ class Repository(Protocol):
 
     def resolve(self, ref: str) -> CommitId | None:
         """The commit that a ref names ("main" = origin's main), peeled; None if there is none."""
+        ...
+
+    def refs_below(self, under: str) -> Mapping[str, str]:
+        """All refs below a folder such as "refs/fedops/heartbeat", by one listing: full name -> object id.
+
+        Broken refs are left out; `resolve` says what is wrong with one.
+        """
         ...
 
     def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
@@ -64,6 +73,16 @@ class Repository(Protocol):
 
     def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
         """First-parent line from `until` back to, and without, `after`; newest first, lazily."""
+        ...
+
+    def touched(self, until: CommitId, under: Sequence[str]) -> Iterator[Touched]:
+        """The whole first-parent line of `until`, newest first, with what each commit changes below these folders.
+
+        One walk, for those who read all of history. The root is compared with nothing; renames are never detected.
+
+        Raises:
+            GitError: object_corrupt, where the line ends at a commit that cannot be read; the newer ones came before.
+        """
         ...
 
     def commit(self, commit: CommitId) -> Commit:
@@ -101,6 +120,10 @@ class Repository(Protocol):
         """Write an annotated tag object whose tagger and date are those of its commit; no ref moves."""
         ...
 
+    def tag_id(self, name: str, commit: CommitId, message: str) -> str:
+        """The id of the object that `write_tag` would write; nothing is written."""
+        ...
+
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         """Push all refs to origin in one atomic push with leases; False: the race is lost and nothing moved."""
         ...
@@ -125,9 +148,9 @@ class Forge(Protocol):
         """Latest review of each account."""
         ...
 
-    def review(
-        self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str
-    ) -> None: ...
+    def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
+        """Review this head as whoami; True: something changed."""
+        ...
 
     def merge(self, number: int, head: CommitId, message: str) -> MergeOutcome:
         """Make a real merge commit, if and only if the PR's head is still `head`."""
@@ -328,6 +351,54 @@ class Trainer(Protocol):
 
         Raises:
             TrainingError: the code could not be started, failed, or was killed; the log says more.
+        """
+        ...
+
+
+class Machine(Protocol):
+    """What `fedops doctor` looks at besides the other ports; nothing is changed.
+
+    Every call may raise a FedopsError that says why the question cannot be answered.
+    """
+
+    def git_version(self) -> str:
+        """As `git --version` prints it."""
+        ...
+
+    def ssh_version(self) -> str:
+        """As `ssh -V` prints it; ssh-keygen is there."""
+        ...
+
+    def python_version(self) -> tuple[int, int, int]: ...
+
+    def distributions(self) -> Mapping[str, str]:
+        """Installed distributions that could be taken for fedops -> version."""
+        ...
+
+    def work_tree(self, root: Path, main: str) -> WorkTree: ...
+
+    def attributes(self, root: Path, paths: Sequence[str]) -> Sequence[Attributes]:
+        """The attributes that git gives each path."""
+        ...
+
+    def git_config(self, root: Path, key: str) -> str | None:
+        """The value of a configuration key in a clone; None if it is not set."""
+        ...
+
+    def key_facts(self, path: Path) -> KeyFacts:
+        """What there is to say of a private key file, without its content."""
+        ...
+
+
+@runtime_checkable
+class WriteProbe(Protocol):
+    """A store that can say whether it would take a model, without taking one."""
+
+    def write_fault(self, repository: str) -> str | None:
+        """Why nothing can be put into a repository; None if nothing is known against it.
+
+        Raises:
+            StoreError: the store cannot be reached.
         """
         ...
 

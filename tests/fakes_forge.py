@@ -90,12 +90,14 @@ class FakeForge:
                 latest[review.author] = review
             return tuple(latest.values())
 
-    def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> None:
+    def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
         with self.hub.lock:
             self._pull(number)
             review = Review(self._account, head, state)
-            if review not in self.reviews(number):
+            new = review not in self.reviews(number)
+            if new:
                 self.hub.reviews.setdefault(number, []).append(review)
+            return new
 
     def merge(self, number: int, head: CommitId, message: str) -> MergeOutcome:
         with self.hub.lock:

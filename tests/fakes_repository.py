@@ -100,6 +100,9 @@ class FakeRepository:
             names = [self._tracking]
         return next((self._peel(self.refs[name]) for name in names if name in self.refs), None)
 
+    def refs_below(self, under: str) -> Mapping[str, str]:
+        return {ref: name for ref, name in self.refs.items() if ref.startswith(under.rstrip("/") + "/")}
+
     def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
         under = under.strip("/")
         return tuple(
@@ -319,10 +322,15 @@ def tree_id(tree: Tree) -> str:
         if slash:
             folders.setdefault(first, {})[rest] = (mode, name)
         else:
-            rows.append((first.encode(), f"{mode} {first}\0".encode() + bytes.fromhex(name)))
+            rows.append((_raw(first), _raw(f"{mode} {first}\0") + bytes.fromhex(name)))
     for folder, inside in folders.items():
-        rows.append((f"{folder}/".encode(), f"40000 {folder}\0".encode() + bytes.fromhex(tree_id(inside))))
+        rows.append((_raw(f"{folder}/"), _raw(f"40000 {folder}\0") + bytes.fromhex(tree_id(inside))))
     return _name("tree", b"".join(entry for _, entry in sorted(rows)))
+
+
+def _raw(path: str) -> bytes:
+    """A path as git stores it, which need not be UTF-8."""
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _name(kind: str, raw: bytes) -> str:

@@ -41,6 +41,11 @@ BASE: Mapping[str, NDArray[Any]] = {
 }
 
 
+def moved(step: float, model: Mapping[str, NDArray[Any]] = BASE) -> dict[str, NDArray[Any]]:
+    """A model whose values are all larger by `step`."""
+    return {name: np.asarray(array + np.asarray(step, array.dtype)) for name, array in model.items()}
+
+
 class Quiet:
     """Progress that only counts."""
 

@@ -32,16 +32,19 @@ class DemoData:
 def load(shares: Mapping[str, float]) -> DemoData:
     """Load the table and cut it by tumour size into one part per site, so that sites see very different patients.
 
+    Asks for all that the demo needs, so that nothing is begun without it.
+
     Args:
         shares: site -> part of the training rows, ascending tumour size; the sum is 1.
 
     Raises:
-        ConfigError: scikit-learn is not installed.
+        ConfigError: scikit-learn or matplotlib is not installed.
     """
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as e:
-        raise ConfigError("scikit-learn is not installed", hint="pip install 'fedops-git[demo]'") from e
+        raise _missing("scikit-learn") from e
+    _svg_figure()
     table = load_breast_cancer()
     x, y = np.asarray(table.data, float), np.asarray(table.target, float)
     held = np.arange(len(y)) % 5 == 0
@@ -77,13 +80,7 @@ def plot(path: Path, versions: Sequence[int], scores: Sequence[float], lines: Ma
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise ConfigError("matplotlib is not installed", hint="pip install 'fedops-git[demo]'") from e
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasSVG(figure)
+    figure = _svg_figure()
     axes = figure.add_subplot()
     axes.plot(versions, scores, marker="o", color="#0072b2", label="federation")
     for (name, value), color in zip(
@@ -96,3 +93,23 @@ def plot(path: Path, versions: Sequence[int], scores: Sequence[float], lines: Ma
     axes.legend(fontsize="small", loc="lower right")
     axes.grid(alpha=0.3)
     figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _svg_figure() -> Any:
+    """An empty figure that is saved as SVG.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise _missing("matplotlib") from e
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _missing(package: str) -> ConfigError:
+    return ConfigError(f"{package} is not installed; the demo needs it", hint="pip install 'fedops-git[demo]'")

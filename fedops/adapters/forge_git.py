@@ -190,7 +190,7 @@ class GitForge:
         view.item("pulls", number, PullFile)
         return tuple(Review(a, CommitId(r.head), r.state) for a, r in self._reviews.latest(view, number))
 
-    def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> None:
+    def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
         key = self._key
         if key is None:
             raise ForgeError(
@@ -200,12 +200,12 @@ class GitForge:
                 cause="auth",
             )
 
-        def decide(view: View) -> tuple[Edit | None, None]:
+        def decide(view: View) -> tuple[Edit | None, bool]:
             view.item("pulls", number, PullFile)
             signed = self._reviews.sign(view, number, head, state, body, at=self._clock.now(), key=key)
-            return (edits.add_review(number, *signed) if signed is not None else None), None
+            return (edits.add_review(number, *signed) if signed is not None else None), signed is not None
 
-        self._chain.change(f"review of pull {number}", decide)
+        return self._chain.change(f"review of pull {number}", decide)
 
     def set_status(
         self, commit: CommitId, state: Literal["success", "failure", "pending"], context: str, text: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fedops.adapters.git_objects import ObjectReader, object_id, parse_changes
 from fedops.adapters.git_process import GitProcess
+from fedops.core.errors import GitError
 from fedops.core.facts import Change, Touched
 from fedops.core.ids import CommitId, is_hex
 
@@ -31,9 +32,29 @@ def touched(git: GitProcess, objects: ObjectReader, until: CommitId, under: Sequ
     """
     listed = git.run(*_NO_COPY, "rev-list", "--first-parent", object_id(until), "--")
     names = [CommitId(name) for name in listed.out.decode("ascii").split()]
-    yield from _with_changes(git, objects, names, under)
+    error: GitError | None = None
     if listed.code != 0:
-        raise objects.explain("git rev-list", listed, [until])
+        error = _go_on(objects, names, until) or objects.explain("git rev-list", listed, [until])
+    yield from _with_changes(git, objects, names, under)
+    if error is not None:
+        raise error
+
+
+def _go_on(objects: ObjectReader, names: list[CommitId], until: CommitId) -> GitError | None:
+    """Add the commits that can be read; git tells of none before it has read its parent too.
+
+    Returns:
+        Why the next cannot be read; None: all can.
+    """
+    try:
+        current = objects.commit(names[-1]).parents[:1] if names else (until,)
+        while current:
+            parents = objects.commit(current[0]).parents
+            names.append(current[0])
+            current = parents[:1]
+    except GitError as e:
+        return e
+    return None
 
 
 def _with_changes(

@@ -28,6 +28,15 @@ def commit_of_ref(git: GitProcess, objects: ObjectReader, ref: str) -> CommitId 
     return None
 
 
+def refs_below(git: GitProcess, under: str) -> dict[str, str]:
+    """Refs below a folder: full name -> object id; broken ones are left out."""
+    output = git.run("for-each-ref", "--format=%(objectname) %(refname)", f"{under.rstrip('/')}/")
+    if output.code != 0:
+        raise failure("git for-each-ref", output)
+    lines = (line.partition(" ") for line in output.out.decode("utf-8", "replace").splitlines())
+    return {ref: name for name, _, ref in lines}
+
+
 def version_tags(git: GitProcess, objects: ObjectReader) -> tuple[VersionTag, ...]:
     """Tags global@vN.0.0 by number; a tag that names no commit shows its object's id in place of the commit's."""
     form = "--format=%(objectname) %(objecttype) %(refname:lstrip=2)"

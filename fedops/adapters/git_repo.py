@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from fedops.adapters.git_history import touched
 from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes, parse_entries
 from fedops.adapters.git_process import GitProcess, failure
-from fedops.adapters.git_refs import commit_of_ref, version_tags
+from fedops.adapters.git_refs import commit_of_ref, refs_below, version_tags
 from fedops.adapters.git_remote import Remote
 from fedops.adapters.git_signing import signer_among
 from fedops.adapters.git_upkeep import CheckoutDone, damaged_objects, fast_forward, is_ancestor
@@ -20,6 +21,7 @@ from fedops.core.errors import GitError
 from fedops.core.facts import Change, Commit, RefUpdate, Touched, TreeEntry, VersionTag
 from fedops.core.ids import BlobId, CommitId, RepoPath, is_hex
 
+TREES = 64  # listings that are kept
 _NAME = re.compile(r"(?![-/])[^\0-\x20\x7f~^:?*\[\\]+\Z")
 
 
@@ -53,6 +55,8 @@ class GitRepository:
         self._objects = ObjectReader(self._git)
         self._remote = Remote(self._git, remote, main)
         self._author = author
+        # A commit's tree never changes, and one run asks for the same few again and again.
+        self._entries = lru_cache(maxsize=TREES)(self._list_entries)
         self._signers: dict[tuple[CommitId, tuple[str, ...]], str | None] = {}
         self._check()
 
@@ -156,10 +160,13 @@ class GitRepository:
     def _ref(self, ref: str) -> CommitId | None:
         return commit_of_ref(self._git, self._objects, ref)
 
+    def refs_below(self, under: str) -> Mapping[str, str]:
+        return refs_below(self._git, under)
+
     def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
         return self._entries(commit, under.strip("/"))
 
-    def _entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
+    def _list_entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
         # NOTE: everything after "--" is a name, so that neither a commit nor a path is ever an option.
         paths = [under] if under else []
         output = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--", object_id(commit), *paths)

@@ -55,7 +55,11 @@ def make_origin(folder: Path, origin: Path, main: str) -> None:
             raise ConfigError(f"{folder}: its origin is {known} -> {origin}", hint="leave --origin out")
     GitRepository.init(origin, main, bare=True).close()
     if known is None:
-        GitProcess(folder).check("remote", "add", "origin", str(origin.resolve()))
+        git = GitProcess(folder)
+        git.check("remote", "add", "origin", str(origin.resolve()))
+        # As `git clone` does, so that a plain `git pull` works here.
+        git.check("config", f"branch.{main}.remote", "origin")
+        git.check("config", f"branch.{main}.merge", f"refs/heads/{main}")
 
 
 def _is_bare(folder: Path) -> bool:

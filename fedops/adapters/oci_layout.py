@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,17 @@ class ImageLayout:
     def blob(self, sha256: str) -> Path:
         """The place of a blob, there or not."""
         return self._blobs / sha256
+
+    def write_fault(self) -> str | None:
+        """A folder or file that must be changed to keep a blob and may not be; None if there is none."""
+        folders = [p for p in (self.folder, self._blobs) if p.is_dir()]
+        if not folders:
+            folders = [next(p for p in self.folder.parents if p.is_dir())]
+        for folder in folders:
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return f"{folder}: no right to write"
+        lock = self.folder / ".lock"
+        return f"{lock}: no right to write" if lock.exists() and not os.access(lock, os.W_OK) else None
 
     def exists(self) -> bool:
         return self._index.is_file()

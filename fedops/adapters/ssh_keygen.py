@@ -57,6 +57,11 @@ def is_open_to_others(path: Path) -> bool:
     return sys.platform != "win32" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
+def is_locked(path: Path) -> bool:
+    """True if a private key cannot be used without somebody who gives its passphrase."""
+    return _run("-y", "-P", "", "-f", str(path)).returncode != 0
+
+
 def _run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(["ssh-keygen", *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False)

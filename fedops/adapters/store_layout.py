@@ -154,6 +154,15 @@ class LayoutStore:
         with self._opened(repository, "read a tag") as layout:
             return next((Digest(entry["digest"]) for entry in layout.entries() if tag_of(entry) == tag), None)
 
+    def write_fault(self, repository: str) -> str | None:
+        """Why `put` would fail by the rights of folders and files; nothing is written.
+
+        Raises:
+            StoreError: the store's folder is not there.
+        """
+        with self._opened(repository, "keep a model") as layout:
+            return layout.write_fault()
+
     @contextmanager
     def _opened(self, repository: str, doing: str) -> Iterator[ImageLayout]:
         """The layout of a repository, there or not; what the system refuses in the block is a StoreError."""

@@ -5,12 +5,14 @@ The story only calls the commands that people call; it knows nothing that a pers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedops.core.errors import FedopsError
+from fedops.core.ids import GlobalVersion
 
 # Shares of the patients by ascending tumour size, and how many ticks one local training takes.
 SHARES = {"hospital-a": 0.45, "hospital-b": 0.30, "clinic-c": 0.17, "clinic-d": 0.08}
@@ -19,6 +21,7 @@ HYPERPARAMETERS = {"epochs": 20, "learning_rate": 0.1, "l2": 0.01}
 LEAD = "lena"
 NAN_TICK, INTRUDER_TICK = 3, 4
 MAX_TICKS = 60
+CLIENT = ("--client", "client:LogisticRegression")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Ran:
 
 
 class Runner(Protocol):
-    """Runs a program in a folder and waits for its end."""
+    """Runs a program in a folder and waits for its end; several threads may do so at once."""
 
     def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran: ...
 
@@ -48,6 +51,7 @@ class Stage:
         prepare: puts a site's own data and code into its clone.
         tell: progress for people.
         parse: reads a command's JSON result.
+        workers: sites that compute at the same time.
     """
 
     folder: Path
@@ -55,9 +59,14 @@ class Stage:
     prepare: Callable[[str, Path], None]
     tell: Callable[[str], None]
     parse: Callable[[str], Any]
+    workers: int = 2
 
     def clone_of(self, who: str) -> Path:
         return self.folder / who
+
+    def model(self, version: int) -> Path:
+        """Where a version's model is put for scoring."""
+        return self.folder / "models" / f"{GlobalVersion(version).short}.safetensors"
 
     def json(self, who: str, *arguments: str, expect: Sequence[int] = (0,)) -> Any:
         """Run a command that prints a JSON document."""
@@ -73,38 +82,35 @@ class Told:
     refused: list[Mapping[str, Any]] = field(default_factory=list)
     verified: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def current(self) -> int:
+        return int(self.versions[-1]["version"]) if self.versions else 0
+
+
+@dataclass(frozen=True)
+class Training:
+    """A site's own process that trains in the background.
+
+    Attributes:
+        until: the tick at which the site gets to handing it in.
+    """
+
+    base: int
+    until: int
+    done: Future[Any]
+
 
 def play(stage: Stage, versions: int) -> Told:
     """Play the demo until so many versions are published, then verify them from a clone of its own."""
-    _found(stage)
     told = Told()
-    busy: dict[str, int] = {}
-    trained: dict[str, int] = {}
-    current = 0
-    for tick in range(MAX_TICKS):
-        for site in [s for s, until in busy.items() if until <= tick]:
-            del busy[site]
-            _hand_in(stage, site, trained[site])
-        if tick == NAN_TICK:
-            _rogue(stage, told, "nan", "clinic-c")
-        if tick == INTRUDER_TICK:
-            _rogue(stage, told, "intruder", "clinic-d", "hospital-a")
-        current = _reconcile(stage, told, current)
-        if current >= versions:
-            break
-        for site in SHARES:
-            if site not in busy and trained.get(site, -1) < current:
-                stage.json(site, "pull")
-                trained[site], busy[site] = current, tick + DURATION[site]
-    else:
-        raise FedopsError(f"demo: v{current} after {MAX_TICKS} ticks -> v{versions}")
-    stage.tell("an auditor clones the repository and recomputes every version")
-    stage.run.git(stage.folder, "clone", "--quiet", "origin.git", "auditor")
-    told.verified = stage.json("auditor", "verify", "--all")
+    with ThreadPoolExecutor(stage.workers) as pool:
+        _found(stage, pool)
+        _run_until(stage, pool, told, versions)
+        _check(stage, pool, told)
     return told
 
 
-def _found(stage: Stage) -> None:
+def _found(stage: Stage, pool: Executor) -> None:
     """The lead founds the federation and puts the four sites on its roster; each site sets up its clone."""
     run, folder = stage.run, stage.folder
     stage.tell("the lead founds the federation: fedops init")
@@ -116,24 +122,64 @@ def _found(stage: Stage) -> None:
         *("--generator", "zeros", "--tensor", "coef:F32:1,30", "--tensor", "intercept:F32:1"),
         *(part for name, value in HYPERPARAMETERS.items() for part in ("--hyperparameter", f"{name}={value}")),
     )
-    for number, site in enumerate(SHARES):
-        stage.tell(f"{site} joins: its own clone, key and data; the lead adds it to the roster")
+
+    def join(site: str) -> Any:
         run.git(folder, "clone", "--quiet", "origin.git", site)
-        joined = stage.json(site, "join", site, "--generate-key")
+        stage.prepare(site, folder / site)
+        return stage.json(site, "join", site, "--generate-key")
+
+    for number, (site, joined) in enumerate(_together(pool, join, SHARES)):
+        stage.tell(f"{site} joins: its own clone, key and data; the lead adds it to the roster")
         run.fedops(
             folder / "lead",
             *("site", "add", site, "--login", f"{site}-data", "--id", str(1001 + number)),
             *("--key", joined["public_key"]),
         )
-        stage.prepare(site, folder / site)
     run.git(folder, "clone", "--quiet", "origin.git", "ci")
-    _reconcile(stage, Told(), 0)
+    _reconcile(stage, Told())
 
 
-def _hand_in(stage: Stage, site: str, base: int) -> None:
-    stage.json(site, "train", "--client", "client:LogisticRegression", "--base", f"v{base}")
-    result = stage.json(site, "submit", "--base", f"v{base}")
-    stage.tell(f"{site}: trained on v{base}, handed in as pull request #{result['pull']}")
+def _together(pool: Executor, job: Callable[[str], Any], sites: Iterable[str]) -> list[tuple[str, Any]]:
+    """Do one thing at several sites at the same time; results in the order of the sites."""
+    started = [(site, pool.submit(job, site)) for site in sites]
+    return [(site, future.result()) for site, future in started]
+
+
+def _run_until(stage: Stage, pool: Executor, told: Told, versions: int) -> None:
+    """Let time pass: sites that are ready hand in, in the roster's order, so that each demo numbers alike; CI follows."""
+    busy: dict[str, Training] = {}
+    trained: dict[str, int] = {}
+    for tick in range(MAX_TICKS):
+        ready = [site for site in SHARES if site in busy and busy[site].until <= tick]
+        for site in ready:
+            _hand_in(stage, site, busy.pop(site))
+        if tick == NAN_TICK:
+            _rogue(stage, told, "nan", "clinic-c")
+        if tick == INTRUDER_TICK:
+            _rogue(stage, told, "intruder", "clinic-d", "hospital-a")
+        if ready or tick in (NAN_TICK, INTRUDER_TICK):
+            _reconcile(stage, told)
+        if told.current >= versions:
+            return
+        idle = [site for site in SHARES if site not in busy and trained.get(site, -1) < told.current]
+        # NOTE: pulled before time goes on, or a site could get a version that is only made in the next tick.
+        _together(pool, lambda site: stage.json(site, "pull"), idle)
+        for site in idle:
+            trained[site] = told.current
+            done = pool.submit(_train, stage, site, told.current)
+            busy[site] = Training(told.current, tick + DURATION[site], done)
+    raise FedopsError(f"demo: v{told.current} after {MAX_TICKS} ticks -> v{versions}")
+
+
+def _train(stage: Stage, site: str, base: int) -> Any:
+    return stage.json(site, "train", *CLIENT, "--base", GlobalVersion(base).short)
+
+
+def _hand_in(stage: Stage, site: str, training: Training) -> None:
+    training.done.result()
+    base = GlobalVersion(training.base).short
+    result = stage.json(site, "submit", "--base", base)
+    stage.tell(f"{site}: trained on {base}, handed in as pull request #{result['pull']}")
 
 
 def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
@@ -144,8 +190,8 @@ def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
     told.tried[pull] = {"pull": pull, "site": sites[0], "what": what}
 
 
-def _reconcile(stage: Stage, told: Told, current: int) -> int:
-    """Let CI do what is missing; returns the current version."""
+def _reconcile(stage: Stage, told: Told) -> None:
+    """Let CI do what is missing."""
     done = stage.json("ci", "ci", "reconcile")
     for pull in done["pulls"]:
         if pull["outcome"] == "rejected":
@@ -154,10 +200,27 @@ def _reconcile(stage: Stage, told: Told, current: int) -> int:
             tried = told.tried.pop(pull["pull"], {"pull": pull["pull"], "site": pull["site"], "what": "an update"})
             told.refused.append({**tried, "reason": pull["reason"], "comment": shown["comments"][0]})
     for version in done["published"]:
-        parts = ", ".join(
-            f"{c['site']} {c['share']:.0%} (staleness {c['staleness']})" for c in version["contributions"]
-        )
-        stage.tell(f"CI: v{version['version']} published: {parts}")
+        stage.tell(f"CI: v{version['version']} published: {', '.join(map(_part, version['contributions']))}")
         told.versions.append(version)
-        current = version["version"]
-    return int(current)
+
+
+def _part(contribution: Mapping[str, Any]) -> str:
+    stale = contribution["staleness"]
+    return f"{contribution['site']} {contribution['share']:.0%}" + (f" (stale {stale})" if stale else "")
+
+
+def _check(stage: Stage, pool: Executor, told: Told) -> None:
+    """An auditor recomputes all versions, while the sites fetch all models, as anybody may who can read."""
+    stage.tell("an auditor clones the repository and recomputes every version")
+    stage.run.git(stage.folder, "clone", "--quiet", "origin.git", "auditor")
+    verified = pool.submit(stage.json, "auditor", "verify", "--all")
+    stage.model(0).parent.mkdir()
+    sites = list(SHARES)
+
+    def fetch(site: str) -> None:
+        # Each clone by one process at a time; versions are dealt out to the sites like cards.
+        for number in range(sites.index(site), told.current + 1, len(sites)):
+            stage.json(site, "pull", GlobalVersion(number).short, "--out", str(stage.model(number)))
+
+    _together(pool, fetch, sites)
+    told.verified = verified.result()

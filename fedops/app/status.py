@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedops.app.merged import MergedState, merged_state
 from fedops.app.signals import waiting_sites
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time
 from fedops.app.work import Work
+from fedops.core.errors import FedopsError
 from fedops.core.facts import Pull, Submission
 from fedops.core.findings import Finding
 from fedops.core.ids import GlobalVersion, SiteId, submit_branch
 from fedops.core.policy import decide, eligible
-from fedops.core.status import LocalWork, OpenPull, Phase, SiteLine, StatusReport, next_command
+from fedops.core.status import (
+    Heartbeat,
+    LocalWork,
+    OpenPull,
+    Phase,
+    SiteLine,
+    StatusReport,
+    is_stalled,
+    next_command,
+)
 from fedops.ports import Forge, Repository
 
 VERDICT_CONTEXT = "fedops/verdict"
+_log = logging.getLogger(__name__)
 
 
 def status(
@@ -44,7 +56,29 @@ def status(
         pulls = tuple(forge.open_pulls())
         repository.fetch()
     main = main_snapshot(repository)
-    merged = merged_state(repository, main)
+    told = _Told()
+    if forge is not None:
+        told = _Told(len(pulls), _open_pulls(forge, main, pulls, main.sites.sites), _beats(forge, main, now))
+    return _report(main, Work(root, main.federation.extension), told, own, now)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the forge says.
+
+    Attributes:
+        pulls: number of all open pull requests; None: it was not asked.
+        mine: the sites' open pull requests.
+    """
+
+    pulls: int | None = None
+    mine: Mapping[SiteId, OpenPull] = field(default_factory=dict)
+    beats: Mapping[SiteId, Heartbeat] = field(default_factory=dict)
+
+
+def _report(main: Snapshot, work: Work, told: _Told, own: SiteId | None, now: dt.datetime) -> StatusReport:
+    """Put together what was read."""
+    merged = merged_state(main.repository, main)
     counted = _Counted.of(main, merged)
     decision = decide(
         main.aggregation,
@@ -55,10 +89,12 @@ def status(
         open_version_pull=None,
         now=now,
     )
-    mine = _open_pulls(forge, main, pulls) if forge is not None else {}
     known = sorted(main.sites.sites, key=lambda s: (s != own, s))
-    lines = tuple(_line(main, merged, counted, SiteId(s), mine.get(SiteId(s))) for s in known)
-    work = _work(Work(root, main.federation.extension))
+    lines = tuple(
+        replace(_line(main, merged, counted, site, told.mine.get(site)), beat=told.beats.get(site))
+        for site in map(SiteId, known)
+    )
+    local = _work(work)
     return StatusReport(
         name=main.federation.name,
         version=main.version.version,
@@ -70,11 +106,24 @@ def status(
         decision=decision,
         sites=lines,
         own=own,
-        work=work,
-        pulls=len(pulls) if forge is not None else None,
-        next_command=next((next_command(s, work, main.version.version) for s in lines if s.site == own), ""),
+        work=local,
+        pulls=told.pulls,
+        next_command=next((next_command(s, local, main.version.version) for s in lines if s.site == own), ""),
         faults=merged.faults,
     )
+
+
+def own_line(forge: Forge, main: Snapshot, pulls: Sequence[Pull], site: SiteId) -> SiteLine | None:
+    """Where one site is, None if it is not on the roster; a pull request that only claims to be its own is left out.
+
+    Args:
+        main: fetched after the open pull requests `pulls` were listed, so that one merged in between is in either.
+    """
+    if site not in main.sites.sites:
+        return None
+    pull = _open_pulls(forge, main, pulls, [site]).get(site)
+    merged = merged_state(main.repository, main)
+    return _line(main, merged, _Counted.of(main, merged), site, pull if pull is not None and pull.owned else None)
 
 
 @dataclass(frozen=True)
@@ -87,9 +136,7 @@ class _Counted:
 
     @classmethod
     def of(cls, main: Snapshot, merged: MergedState) -> _Counted:
-        unsigned = {e.submission.site for e in merged.unsigned}
-        signed = [s for s in merged.submissions if s.site not in unsigned]
-        use, excluded = eligible(signed, main.version, main.sites, main.aggregation)
+        use, excluded = eligible(merged.fit(), main.version, main.sites, main.aggregation)
         waiting = waiting_sites(main, merged, {})
         refused = {site: reason for site, reason in waiting.items() if reason is not None}
         refused |= {e.submission.site: e.finding for e in excluded}
@@ -127,9 +174,30 @@ def _line(main: Snapshot, merged: MergedState, counted: _Counted, site: SiteId, 
     )
 
 
-def _open_pulls(forge: Forge, main: Snapshot, pulls: tuple[Pull, ...]) -> dict[SiteId, OpenPull]:
-    """The open pull request of each site of the roster, with CI's last word on its head."""
-    by_branch = {submit_branch(SiteId(s)): SiteId(s) for s in main.sites.sites}
+def _beats(forge: Forge, main: Snapshot, now: dt.datetime) -> dict[SiteId, Heartbeat]:
+    """The sites' heartbeats; none if they cannot be read, since nothing depends on them."""
+    try:
+        beats = forge.beats()
+    except FedopsError as e:
+        _log.warning("heartbeats left out: %s", e.message)
+        return {}
+    over = main.version.status == "final"
+    sites = main.sites.sites
+    return {
+        site: Heartbeat(
+            version,
+            state,
+            at,
+            not over and sites[site].state == "active" and is_stalled(at, main.aggregation.trigger, now),
+        )
+        for site, (version, state, at) in beats.items()
+        if site in sites
+    }
+
+
+def _open_pulls(forge: Forge, main: Snapshot, pulls: Sequence[Pull], sites: Iterable[str]) -> dict[SiteId, OpenPull]:
+    """The open pull request of each of these sites, with CI's last word on its head."""
+    by_branch = {submit_branch(SiteId(s)): SiteId(s) for s in sites}
     found: dict[SiteId, OpenPull] = {}
     for pull in pulls:
         site = by_branch.get(pull.branch)

@@ -12,7 +12,7 @@ from fedops.app.inspect import Judgement, judge_documents
 from fedops.app.offer import Offer, Wanted, describe, find_file, sniff
 from fedops.app.prepare import Canonical, canonical, check_values, drafted, files_of, make_record
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time, version_record
-from fedops.app.train import site_faults
+from fedops.app.train import LastVersion, site_faults
 from fedops.app.work import Work, write_document
 from fedops.core.artifacts import update_annotations
 from fedops.core.errors import ConfigError, GitError, StoreError
@@ -34,7 +34,7 @@ from fedops.core.validate import parse_record
 from fedops.ports import Store
 from fedops.render.submission import pull_body, pull_title
 
-Outcome = Literal["opened", "moved", "open", "merged", "used", "planned"]
+Outcome = Literal["opened", "moved", "open", "merged", "used", "planned", "final"]
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class Submitted:
 
     Attributes:
         outcome: "opened" a new pull request, "moved" the open one to this update; found: already "open", "merged" and
-            not yet used, or "used" up by a version; "planned": a dry run.
+            not yet used, or "used" up by a version; "planned": a dry run; "final": not handed in, for there will be no
+            further version.
         pull: number of the pull request, if one is open.
         uploaded: the store did not have the artifact before.
         current: number of the current version.
+        final: it is the last one.
         findings: warnings.
     """
 
@@ -55,6 +57,7 @@ class Submitted:
     pull: int | None
     uploaded: bool
     current: int
+    final: bool
     findings: tuple[Finding, ...]
 
     @property
@@ -69,7 +72,9 @@ class Refused:
     findings: tuple[Finding, ...]
 
 
-def submit(ctx: Context, root: Path, wanted: Wanted, *, key: Path | None, dry_run: bool = False) -> Submitted | Refused:
+def submit(
+    ctx: Context, root: Path, wanted: Wanted, *, key: Path | None, dry_run: bool = False
+) -> Submitted | LastVersion | Refused:
     """Hand in one update.
 
     After a crash the same call goes on where it stopped; when all is done it changes nothing.
@@ -85,7 +90,12 @@ def submit(ctx: Context, root: Path, wanted: Wanted, *, key: Path | None, dry_ru
     """
     at_hand = main_snapshot(ctx.repository)
     work = Work(root, at_hand.federation.extension)
-    file, number = find_file(work, wanted)
+    try:
+        file, number = find_file(work, wanted)
+    except ConfigError:
+        if at_hand.version.status == "final" and wanted.file is None:
+            return LastVersion(at_hand.version.version)
+        raise
     where = work.show(file)
     if data := sniff(ctx, at_hand, file, where):
         return Refused(data)
@@ -146,12 +156,12 @@ class _Handing:
         record = self._record([r for r in (current.record if current else None, merged) if r is not None])
         if record == merged:
             used = record.base_version <= self.main.version.consumed.get(record.site, -1)
-            uploaded = not used and not dry_run and self._put(record)
-            return self._done(record, "used" if used else "merged", uploaded=uploaded)
+            return self._found(record, "used" if used else "merged", dry_run=dry_run)
+        if self.main.version.status == "final":
+            return self._done(record, "final", current.pull if current is not None else None, uploaded=False)
         if current is not None and record == current.record:
-            # Bytes that were lost meanwhile are uploaded again: the pull request waits for them.
-            return self._done(record, "open", current.pull, uploaded=not dry_run and self._put(record))
-        if unsigned := self._key_faults():
+            return self._found(record, "open", current.pull, dry_run=dry_run)
+        if unsigned := missing_key(self.main, self.offer.site, self.key):
             return Refused(unsigned)
         head = self._commit(record)
         if refused := self._faults(record, head):
@@ -192,24 +202,24 @@ class _Handing:
             key=self.key,
         )
 
-    def _key_faults(self) -> tuple[Finding, ...]:
-        """A missing key, where a signature is asked for: nothing has to be judged to know the answer."""
-        if self.key is not None or not (self._is_git() or self.main.submission_policy.require_signed):
-            return ()
-        site = self.offer.site
-        expected = f"a key of {site} in {SITES_PATH}"
-        return (
-            finding("signature_invalid", site_folder(site), got="no key", expected=expected, detail={"site": site}),
-        )
+    def _found(self, record: Record, outcome: Outcome, pull: Pull | None = None, *, dry_run: bool) -> Submitted:
+        """The update is handed in already: do what a killed run could not do any more.
 
-    def _is_git(self) -> bool:
-        return self.main.federation.forge.kind == "git"
+        Bytes that were lost meanwhile are uploaded again, unless they are used: the pull request waits for them.
+        """
+        uploaded = not dry_run and outcome != "used" and self._put(record)
+        lines = self.work.noted_of(record.site, record.base_version)
+        told = any(e.get("step") == "submitted" and e.get("sha256") == record.sha256 for e in lines)
+        if not dry_run and not told:
+            number = {"pull": pull.number} if pull is not None else {}
+            self.work.note("submitted", self.ctx.clock.now(), _facts(record) | number)
+        return self._done(record, outcome, pull, uploaded=uploaded)
 
     def _faults(self, record: Record, head: CommitId) -> tuple[Finding, ...]:
         """Everything that CI would refuse; so far the commit is an object of this clone alone."""
         pull = Pull(
             number=0,
-            same_repository=self._is_git(),
+            same_repository=_is_git(self.main),
             author=self.ctx.forge.whoami(),
             head=head,
             branch=submit_branch(self.offer.site),
@@ -248,8 +258,21 @@ class _Handing:
         return not before
 
     def _done(self, record: Record, outcome: Outcome, pull: Pull | None = None, *, uploaded: bool) -> Submitted:
-        number = pull.number if pull is not None else None
-        return Submitted(record, outcome, number, uploaded, self.main.version.version, self.warnings)
+        number, version = pull.number if pull is not None else None, self.main.version
+        final = version.status == "final"
+        return Submitted(record, outcome, number, uploaded, version.version, final, self.warnings)
+
+
+def missing_key(main: Snapshot, site: SiteId, key: Path | None) -> tuple[Finding, ...]:
+    """Why nothing can be handed in without a key, where a signature is asked for; empty if there is no such reason."""
+    if key is not None or not (_is_git(main) or main.submission_policy.require_signed):
+        return ()
+    expected = f"a key of {site} in {SITES_PATH}"
+    return (finding("signature_invalid", site_folder(site), got="no key", expected=expected, detail={"site": site}),)
+
+
+def _is_git(main: Snapshot) -> bool:
+    return main.federation.forge.kind == "git"
 
 
 def _facts(record: Record) -> dict[str, Json]:

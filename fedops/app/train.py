@@ -51,6 +51,13 @@ class TrainedNow:
     changed: bool
 
 
+@dataclass(frozen=True)
+class LastVersion:
+    """Nothing to train for: the federation has made its last version, this one."""
+
+    version: int
+
+
 def train(
     ctx: Context,
     root: Path,
@@ -60,7 +67,7 @@ def train(
     number: int | None = None,
     overrides: Mapping[str, Json] | None = None,
     again: bool = False,
-) -> TrainedNow | tuple[Finding, ...]:
+) -> TrainedNow | LastVersion | tuple[Finding, ...]:
     """Run the site's code on a pulled version; needs no network once the version was pulled.
 
     Args:
@@ -70,7 +77,7 @@ def train(
         again: train although there is a result.
 
     Returns:
-        The result; or why this site could not hand it in, so that no time is spent.
+        The result; or why this site could not hand it in, or need not, so that no time is spent.
 
     Raises:
         ConfigError: nothing was pulled, or there is no such version.
@@ -79,6 +86,8 @@ def train(
     main = main_snapshot(ctx.repository)
     if refused := site_faults(main, site):
         return refused
+    if main.version.status == "final":
+        return LastVersion(main.version.version)
     work = Work(root, main.federation.extension)
     base = _base(main, work, number)
     update, log, newest = work.update(base.version), work.log(base.version), main.version.version
@@ -89,8 +98,7 @@ def train(
     place_model(ctx, cached, work.model(base.version), base.model)
     config = {"hyperparameters": main.training.hyperparameters | dict(overrides or {}), "version": base.version}
     result = _run(ctx, main, work, trainer, site, base, config)
-    facts = {"site": site, "version": base.version, "sha256": result.sha256, "num_examples": result.num_examples}
-    work.note("trained", ctx.clock.now(), facts)
+    work.note("trained", ctx.clock.now(), result.facts)
     return TrainedNow(result, update, log, newest, changed=True)
 
 
@@ -135,16 +143,7 @@ def _run(
     """Run the code in a folder of its own, check what it left, and move it into place."""
     number = base.version
     with work.run(number) as folder:
-        job = TrainingJob(
-            site=site,
-            version=number,
-            model=work.model(number),
-            update=folder / work.update(number).name,
-            result=folder / "result.json",
-            fault=folder / "fault.txt",
-            log=work.log(number),
-            config=config,
-        )
+        job = _job(work, site, number, folder, config)
         try:
             trainer.run(job)
             sha256, size = _checked_update(ctx, main, job, base)
@@ -166,6 +165,19 @@ def _run(
         move_durably(job.update, work.update(number))
         write_document(work.result(number), trained)
     return trained
+
+
+def _job(work: Work, site: SiteId, number: int, folder: Path, config: Mapping[str, Json]) -> TrainingJob:
+    return TrainingJob(
+        site=site,
+        version=number,
+        model=work.model(number),
+        update=folder / work.update(number).name,
+        result=folder / "result.json",
+        fault=folder / "fault.txt",
+        log=work.log(number),
+        config=config,
+    )
 
 
 def _checked_update(ctx: Context, main: Snapshot, job: TrainingJob, base: VersionRecord) -> tuple[str, int]:

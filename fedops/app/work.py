@@ -40,6 +40,16 @@ class Trained(Document):
     sha256: Hex64
     size: Positive
 
+    @property
+    def facts(self) -> dict[str, Json]:
+        """What the journal says of it."""
+        return {
+            "site": self.site,
+            "version": self.base_version,
+            "sha256": self.sha256,
+            "num_examples": self.num_examples,
+        }
+
 
 @dataclass(frozen=True)
 class Work:
@@ -153,6 +163,15 @@ class Work:
         """All whole lines of the journal, oldest first."""
         lines = self.journal.read_bytes().splitlines() if self.journal.is_file() else []
         return tuple(entry for entry in map(_entry, lines) if entry)
+
+    def noted_of(self, site: str, number: int) -> tuple[Mapping[str, Json], ...]:
+        """What the journal says of a site's update on a version, from its last training on; oldest first.
+
+        Without a training: everything, for the update may have come from elsewhere.
+        """
+        lines = [e for e in self.noted() if (e.get("site"), e.get("version")) == (site, number)]
+        last = max((i for i, e in enumerate(lines) if e.get("step") == "trained"), default=0)
+        return tuple(lines[last:])
 
 
 def _last_byte(path: Path) -> bytes:

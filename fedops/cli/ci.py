@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-import json
+import math
 import random
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from fedops.cli.console import Format, answer, document, emit, format_option, say, say_findings
-from fedops.core.errors import ConfigError, FedopsError
-from fedops.core.findings import errors
-from fedops.core.ids import CommitId, Digest, is_digest, is_hex
-
-output_option = click.option(
-    "--github-output", type=click.Path(path_type=Path), help="File that job outputs are appended to."
+from fedops.cli.console import TEMPORARY, Format, answer, document, emit, format_option, say, say_findings
+from fedops.cli.group import Group
+from fedops.cli.job_values import (
+    compact,
+    decided_at_option,
+    input_commit_option,
+    moment,
+    output_option,
+    pinned_commit,
+    proposal_digest,
+    skipped_blobs,
+    verdicts_bytes,
+    write_outputs,
 )
+from fedops.core.errors import FedopsError
+from fedops.core.findings import Finding, errors, finding
+from fedops.render.text import printable
+
+if TYPE_CHECKING:
+    from fedops.app.context import Context
+    from fedops.app.inspect import Judgement
+    from fedops.app.merge import Merged
+    from fedops.core.facts import Decision
 
 
-@click.group("ci")
+@click.group("ci", cls=Group)
 def ci_command() -> None:
     """What the workflows call; people may call it too: `fedops ci reconcile` does all of it."""
 
 
 @ci_command.command()
-@click.option("--pull", type=int, help="Only this pull request; exit 3 if it is rejected.")
+@click.option(
+    "--pull", type=int, help="Only this pull request; exit 3 if it is rejected, 5 if that cannot be said now."
+)
 @output_option
 @format_option
 def inspect(pull: int | None, github_output: Path | None, fmt: Format) -> None:
     """Judge open pull requests: documents and bytes. Writes nothing."""
     from fedops.app.inspect import BytesMemory, inspect_pull, refreshed
-    from fedops.app.verdicts import dump_verdicts
+    from fedops.app.verdicts import dump_verdicts, fitted
     from fedops.cli.wire import open_context
 
     with open_context() as (_, ctx):
@@ -43,14 +59,25 @@ def inspect(pull: int | None, github_output: Path | None, fmt: Format) -> None:
         judged = [inspect_pull(ctx, main, one, memory) for one in pulls]
     findings = [f for j in judged for f in j.verdict.findings]
     verdicts = dump_verdicts(judged)
-    lines = [f"#{j.pull.number}  {j.pull.head[:12]}  {j.verdict.state}  {j.note}".rstrip() for j in judged]
+    output = fitted(verdicts)
+    write_outputs(github_output, {"verdicts": compact(output)})
+    if github_output is not None and len(output["verdicts"]) < len(judged):
+        say(
+            f"note: {len(judged) - len(output['verdicts'])} verdict(s) do not fit into the output; the next run is theirs"
+        )
     result = document("verdicts", ok=not errors(findings), changed=False, findings=findings)
-    emit(fmt, result | verdicts, "\n".join(lines) or "no open pull requests")
+    emit(fmt, result | verdicts, "\n".join(map(_judged_line, judged)) or "no open pull requests")
     if fmt == "text":
         say_findings(findings)
-    write_outputs(github_output, {"verdicts": json.dumps(verdicts, separators=(",", ":"))})
     if pull is not None:
         answer(findings)
+        if any(j.verdict.state == "pending" for j in judged):
+            raise click.exceptions.Exit(TEMPORARY)
+
+
+def _judged_line(judged: Judgement) -> str:
+    pull = judged.pull
+    return "  ".join([f"#{pull.number}", pull.head[:12], judged.verdict.state, printable(judged.note)]).rstrip()
 
 
 @ci_command.command()
@@ -61,7 +88,6 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
     """Merge what inspect accepted, report to each pull request, and decide whether a version is due."""
     from fedops.app.deciding import situation_of
     from fedops.app.inspect import refreshed
-    from fedops.app.merge import merge_pull
     from fedops.app.merged import merged_state
     from fedops.app.reconcile import stray_tags
     from fedops.app.snapshot import time_text
@@ -69,55 +95,79 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
     from fedops.cli.wire import open_context
     from fedops.core.facts import Aggregate
 
-    data = verdicts.encode() if verdicts.lstrip().startswith("{") else Path(verdicts).read_bytes()
+    data = verdicts_bytes(verdicts)
     with open_context() as (_, ctx):
         refreshed(ctx)
-        done = [merge_pull(ctx, one) for one in load_verdicts(data, ctx.forge.open_pulls())]
+        done, failed = _merge_each(ctx, load_verdicts(data, ctx.forge.open_pulls()))
         main = refreshed(ctx)
         strays = stray_tags(ctx, main)
         now = ctx.clock.now().replace(microsecond=0)
         decision = situation_of(main, merged_state(ctx.repository, main), now=now).decision
         due = isinstance(decision, Aggregate) and not strays
     outputs = {"input_commit": main.commit, "decided_at": time_text(now), "due": "true" if due else "false"}
-    lines = [f"#{m.judgement.pull.number}  {m.outcome}" for m in done]
-    lines.append("a version is due" if due else f"no version now: {getattr(decision, 'reason', 'stray tags')}")
-    changed = any(m.changed for m in done)
-    emit(fmt, document("merge", ok=not strays, changed=changed, findings=strays) | outputs, "\n".join(lines))
-    say_findings(strays if fmt == "text" else ())
     write_outputs(github_output, outputs)
+    lines = [f"#{m.judgement.pull.number}  {m.outcome}" for m in done]
+    lines.append("a version is due" if due else f"no version now: {_why_not(decision, stray=bool(strays))}")
+    findings = [*failed, *strays]
+    changed = any(m.changed for m in done)
+    emit(fmt, document("merge", ok=not findings, changed=changed, findings=findings) | outputs, "\n".join(lines))
+    if fmt == "text":
+        say_findings(findings)
+
+
+def _merge_each(ctx: Context, judged: tuple[Judgement, ...]) -> tuple[list[Merged], list[Finding]]:
+    """Merge one after the other; one that fails stops none of the others."""
+    from fedops.app.merge import merge_pull
+
+    done: list[Merged] = []
+    failed: list[Finding] = []
+    for one in judged:
+        try:
+            done.append(merge_pull(ctx, one))
+        except FedopsError as e:
+            if e.cause == "auth":
+                raise
+            failed.append(finding("github_rejected", f"pull/{one.pull.number}", got=e.message))
+    return done, failed
+
+
+def _why_not(decision: Decision, *, stray: bool) -> str:
+    from fedops.render.reconcile import decision_text
+
+    return "version tags that nobody published" if stray else decision_text(decision)
 
 
 @ci_command.command()
-@click.option("--input-commit", required=True, help="Commit of main that was decided on.")
-@click.option("--decided-at", required=True, help="Moment of the decision.")
+@input_commit_option
+@decided_at_option
 @output_option
 @format_option
 def aggregate(input_commit: str, decided_at: str, github_output: Path | None, fmt: Format) -> None:
     """Compute the next version from the pinned commit and upload it as a proposal; no git write."""
     from fedops.app.merged import merged_state
     from fedops.app.propose import propose
-    from fedops.app.snapshot import parse_time, snapshot
-    from fedops.cli.wire import open_context
+    from fedops.app.snapshot import snapshot
+    from fedops.cli.wire import noting_uploads, open_context
 
-    with open_context() as (_, ctx):
-        ctx.repository.fetch()
-        main = snapshot(ctx.repository, _commit(input_commit))
-        plan = propose(ctx, main, merged_state(ctx.repository, main), parse_time(decided_at), unavailable={})
-    outputs = {"proposal": plan.manifest or ""}
-    text = (
-        f"proposed {plan.manifest}"
-        if plan.manifest
-        else f"no version now: {getattr(plan.decision, 'reason', 'see findings')}"
-    )
+    at = moment(decided_at)
+    with open_context() as (_, plain):
+        plain.repository.fetch()
+        main = snapshot(plain.repository, pinned_commit(plain.repository, input_commit))
+        ctx, uploads = noting_uploads(plain)
+        plan = propose(ctx, main, merged_state(ctx.repository, main), at, unavailable={})
+    skipped = plan.skips.slugs()
+    write_outputs(github_output, {"proposal": plan.manifest or "", "skipped": compact(skipped)})
+    text = f"proposed {plan.manifest}" if plan.manifest else f"no version now: {_why_not(plan.decision, stray=False)}"
     ok = not errors(plan.findings)
-    emit(fmt, document("propose", ok=ok, changed=plan.manifest is not None, findings=plan.findings) | outputs, text)
-    say_findings(plan.findings if fmt == "text" else ())
-    write_outputs(github_output, outputs)
+    result = document("propose", ok=ok, changed=any(uploads), findings=plan.findings)
+    emit(fmt, result | {"proposal": plan.manifest or "", "skipped": skipped}, text)
+    if fmt == "text":
+        say_findings(plan.findings)
 
 
 @ci_command.command()
-@click.option("--input-commit", required=True, help="Commit of main that was decided on.")
-@click.option("--decided-at", required=True, help="Moment of the decision.")
+@input_commit_option
+@decided_at_option
 @click.option("--proposal", required=True, help="Manifest digest that `ci aggregate` put out.")
 @output_option
 @format_option
@@ -125,29 +175,25 @@ def publish(input_commit: str, decided_at: str, proposal: str, github_output: Pa
     """Archive the inputs and push the version's commit and tag; never opens a tensor."""
     from fedops.app.publish import Published, Replan
     from fedops.app.publish import publish as publish_version
-    from fedops.app.snapshot import parse_time
     from fedops.cli.wire import open_context
 
-    if not is_digest(proposal):
-        raise ConfigError(f"--proposal {proposal!r}: not a digest -> sha256:…")
+    at, manifest = moment(decided_at), proposal_digest(proposal)
     with open_context() as (_, ctx):
         ctx.repository.fetch()
-        outcome = publish_version(
-            ctx, _commit(input_commit), parse_time(decided_at), Digest(proposal), jitter=random.random
-        )
-    again = isinstance(outcome, Replan)
+        pinned = pinned_commit(ctx.repository, input_commit)
+        outcome = publish_version(ctx, pinned, at, manifest, jitter=random.random)
     version = outcome.record.version if isinstance(outcome, Published) else None
-    text = (
-        f"published v{version}" if version is not None else ("decide again" if again else "another run published first")
-    )
-    outputs = {"again": "true" if again else "false"}
-    emit(fmt, document("publish", ok=True, changed=version is not None, version=version) | outputs, text)
-    write_outputs(github_output, outputs)
+    again = isinstance(outcome, Replan)
+    write_outputs(github_output, {"again": "true" if again else "false"})
+    text = f"published v{version}" if version is not None else "this version is published already"
+    result = document("publish", ok=True, changed=version is not None, version=version, again=again)
+    emit(fmt, result, "what the version rests on changed: decide again" if again else text)
 
 
 @ci_command.command()
+@click.option("--skipped", default="", help="Output of `ci aggregate`: what it had to leave out, and why.")
 @format_option
-def signal(fmt: Format) -> None:
+def signal(skipped: str, fmt: Format) -> None:
     """Repair the registry's display tag, then open and close signal issues for the current version."""
     from fedops.app.inspect import refreshed
     from fedops.app.merged import merged_state
@@ -155,27 +201,42 @@ def signal(fmt: Format) -> None:
     from fedops.app.signals import signal as send
     from fedops.cli.wire import open_context
 
+    left_out = skipped_blobs(skipped)
     with open_context() as (_, ctx):
         main = refreshed(ctx)
         repaired = repair(ctx, main)
-        texts = send(ctx, main, merged_state(ctx.repository, main), {})
-    emit(
-        fmt,
-        document("signal", ok=True, changed=bool(texts) or repaired, signals=texts),
-        "\n".join(texts) or "nothing to do",
-    )
+        texts = send(ctx, main, merged_state(ctx.repository, main), left_out)
+    result = document("signal", ok=True, changed=bool(texts) or repaired, signals=texts)
+    emit(fmt, result, "\n".join(map(printable, texts)) or "nothing to do")
+
+
+def _a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuses nan, which every range lets pass; for click's `callback`."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan -> a number of seconds")
+    return value
 
 
 @ci_command.command()
-@click.option("--watch", type=click.FloatRange(min=1), help="Go on for ever, with a pause of so many seconds.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(min=1, max=86_400),
+    callback=_a_number,
+    help="Go on for ever, with a pause of so many seconds.",
+)
 @format_option
 def reconcile(watch: float | None, fmt: Format) -> None:
-    """Do everything that is missing: inspect, merge, aggregate, publish, signal, until nothing is left."""
+    """Do everything that is missing: inspect, merge, aggregate, publish, signal, until nothing is left.
+
+    With --watch a result is printed when it differs from the one before; what passes, such as a store that is away for
+    a while, is told and tried again.
+    """
+    last = ""
     while True:
         try:
-            _reconcile_once(fmt)
+            last = _reconcile_once(fmt, last)
         except FedopsError as e:
-            if watch is None or e.cause == "permanent":
+            if watch is None or e.cause != "temporary":
                 raise
             say(f"error: {e.message}; trying again in {watch:g} s")
         if watch is None:
@@ -183,7 +244,8 @@ def reconcile(watch: float | None, fmt: Format) -> None:
         time.sleep(watch)
 
 
-def _reconcile_once(fmt: Format) -> None:
+def _reconcile_once(fmt: Format, last: str) -> str:
+    """One run; its result is printed unless it is the same as the last one, and returned."""
     from fedops.app.reconcile import reconcile as run
     from fedops.cli.wire import open_context
     from fedops.render.reconcile import reconcile_document, reconcile_text
@@ -192,32 +254,18 @@ def _reconcile_once(fmt: Format) -> None:
         done = run(ctx, jitter=random.random)
     facts = reconcile_document(done.merged_rows(), done.published, done.signals, done.decision, again=done.again)
     result = document("reconcile", ok=not errors(done.findings), changed=done.changed, findings=done.findings)
-    emit(fmt, result | facts, reconcile_text(facts))
-    say_findings(done.findings if fmt == "text" else ())
+    shown = compact(result | facts)
+    if shown != last:
+        emit(fmt, result | facts, reconcile_text(facts))
+        if fmt == "text":
+            say_findings(done.findings)
+    return shown
 
 
 @ci_command.command()
-@click.pass_context
-def audit(ctx: click.Context) -> None:
-    """Verify all versions from this clone; exit 3 if one is not what it says."""
-    from fedops.cli.verify import verify_command
+@format_option
+def audit(fmt: Format) -> None:
+    """Verify all versions, the store's tags of them, and whether the forge can be read; exit 3 if something is wrong."""
+    from fedops.cli.verify import audit as run
 
-    ctx.invoke(verify_command, versions=(), every=True, no_fetch=False, fmt="text")
-
-
-def _commit(text: str) -> CommitId:
-    if not is_hex(text, 40):
-        raise ConfigError(f"--input-commit {text!r}: not a commit id -> 40 hex digits")
-    return CommitId(text)
-
-
-def write_outputs(path: Path | None, outputs: Mapping[str, Any]) -> None:
-    """Append job outputs in the form that Actions read; values are one line each."""
-    if path is None:
-        return
-    with path.open("a", encoding="utf-8") as f:
-        for name, value in outputs.items():
-            text = str(value)
-            if "\n" in text or "\r" in text:
-                raise ConfigError(f"output {name}: more than one line")
-            f.write(f"{name}={text}\n")
+    run(fmt)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import click
 
 from fedops.core.errors import ConfigError, FedopsError
 from fedops.core.findings import Finding, as_json, errors, hint, message
+from fedops.render.text import clean
 
 Format = Literal["text", "json", "md"]
 OK, BUG, USAGE, NO, AUTH, TEMPORARY, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+READER_GONE = 141  # as a shell reports a program that SIGPIPE ended
 
 format_option = click.option(
     "--format",
@@ -41,17 +46,18 @@ def emit(fmt: str, result: Mapping[str, Any], text: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line for people on stderr."""
-    click.echo(text, err=True)
+    """A line for people on stderr; it does not go on in a line of progress."""
+    click.echo("\n" + text if TerminalProgress.drawing else text, err=True)
+    TerminalProgress.drawing = False
 
 
 def say_findings(findings: Sequence[Finding]) -> None:
     """Each finding with its hint, on stderr; equal hints once."""
     last = ""
     for f in findings:
-        click.echo(message(f) if f.severity == "error" else f"warning: {message(f)}", err=True)
+        say(message(f) if f.severity == "error" else f"warning: {message(f)}")
         if hint(f) != last:
-            click.echo(f"  hint: {hint(f)}", err=True)
+            say(f"  hint: {hint(f)}")
         last = hint(f)
 
 
@@ -69,19 +75,75 @@ def exit_code(error: FedopsError) -> int:
 
 
 def report_error(error: FedopsError, fmt: str = "text", command: str = "error") -> int:
-    """Print a raised error and return the exit code."""
+    """Tell a raised error, and return the exit code."""
+    message, advice = _safe(error.message), _safe(error.hint)
     if fmt == "json":
-        fault = {"slug": error.slug, "cause": error.cause, "message": error.message, "hint": error.hint}
-        click.echo(json.dumps(document(command, ok=False, changed=False, error=fault), indent=2, ensure_ascii=False))
+        _emit_fault(command, error.slug, error.cause, message, advice)
     else:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"  hint: {error.hint}", err=True)
+        say(f"error: {message}")
+        if advice:
+            say(f"  hint: {advice}")
     return exit_code(error)
 
 
+def report_usage(error: click.ClickException, fmt: str, command: str) -> int:
+    """Tell what is wrong with the command line, with its usage, and return the exit code."""
+    error.show()
+    if fmt == "json":
+        _emit_fault(command, "usage", "permanent", error.format_message(), "")
+    return error.exit_code
+
+
+def report_bug(error: Exception, fmt: str, command: str, *, trace: bool) -> int:
+    """Tell an exception that nobody expected in one line, or with its trace; no secret is repeated."""
+    message, advice = clean(_safe(f"{type(error).__name__}: {error}"), 300), "set FEDOPS_TRACEBACK=1 for the trace"
+    if trace:
+        say(_safe("".join(traceback.format_exception(error))).rstrip("\n"))
+    say(f"bug: {message}" + ("" if trace else f" ({advice})"))
+    if fmt == "json":
+        _emit_fault(command, "bug", "bug", message, advice)
+    return BUG
+
+
+def _emit_fault(command: str, slug: str, cause: str, message: str, hint: str) -> None:
+    fault = {"slug": slug, "cause": cause, "message": message, "hint": hint}
+    emit("json", document(command, ok=False, changed=False, error=fault), "")
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|APIKEY|API_KEY", re.IGNORECASE)
+_SECRET_LENGTH = 6  # shorter values are words like `true`, which must not vanish from messages
+
+
+def _safe(text: str) -> str:
+    """The text, lines kept, with nothing that acts on a terminal and without secrets.
+
+    Secrets are credentials in addresses, and the values of environment variables that are called so.
+    """
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _SECRET_LENGTH:
+            text = text.replace(value, "***")
+    return _CREDENTIALS.sub("***@", text)
+
+
+def silence_stdout() -> None:
+    """Let nothing more be written to a closed stdout, not even at the interpreter's end."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, sys.stdout.fileno())
+    finally:
+        os.close(sink)
+
+
 class TerminalProgress:
-    """Progress on stderr: one line per task, redrawn on a terminal, printed once elsewhere."""
+    """Progress on stderr: one line per task, redrawn on a terminal, printed once elsewhere.
+
+    Attributes:
+        drawing: the cursor stands behind an unfinished line; there is one terminal for all of them.
+    """
+
+    drawing: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._tasks: dict[int, tuple[str, int | None, str, int]] = {}
@@ -102,8 +164,10 @@ class TerminalProgress:
         what, total, unit, done = self._tasks[task]
         end = note or f"{done if total is None else total} {unit}"
         click.echo(f"\r{what}: {end}\x1b[K" if self._tty else f"{what}: {end}", err=True)
+        TerminalProgress.drawing = False
 
     def _draw(self, task: int) -> None:
         if self._tty:
             what, total, unit, done = self._tasks[task]
             click.echo(f"\r{what}: {done}{'' if total is None else f'/{total}'} {unit}\x1b[K", err=True, nl=False)
+            TerminalProgress.drawing = True

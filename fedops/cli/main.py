@@ -11,11 +11,23 @@ from collections.abc import Sequence
 import click
 
 from fedops import __version__
-from fedops.cli.console import BUG, INTERRUPTED, report_error
+from fedops.cli.console import (
+    INTERRUPTED,
+    OK,
+    READER_GONE,
+    report_bug,
+    report_error,
+    report_usage,
+    say,
+    silence_stdout,
+)
+from fedops.cli.group import Group
 from fedops.core.errors import FedopsError
 
 # numpy reads this at import: one-threaded BLAS is not used, and starting its threads costs time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# And pydantic: looking through all installed packages for plugins of its own costs as much as reading five documents.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Every day": {
@@ -26,6 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "train": ("site", "Train on the pulled version with your own code."),
         "check": ("check", "Check a model file or a record as CI would."),
         "submit": ("site", "Hand in an update: upload, sign, open the pull request."),
+        "run": ("run", "Pull, train and submit each new version by itself."),
     },
     "Lead": {
         "init": ("init", "Make this repository a federation."),
@@ -35,6 +48,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Anyone": {
         "verify": ("verify", "Recompute versions from git and the bytes."),
+        "doctor": ("doctor", "What keeps this clone from working, and what to do."),
         "demo": ("demo", "A whole federation in a folder, on real data."),
     },
     "Offline": {
@@ -47,7 +61,16 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: where for section in SECTIONS.values() for name, where in section.items()}
 
 
-class LazyGroup(click.Group):
+GROUPS = tuple(name for name in COMMANDS if name in ("ci", "site"))
+# Commands whose document has another name than the command.
+DOCUMENTS: dict[tuple[str, ...], str] = {
+    ("ci", "inspect"): "verdicts",
+    ("ci", "aggregate"): "propose",
+    ("site", "list"): "site-list",
+}
+
+
+class LazyGroup(Group):
     """Imports a command's module when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,6 +82,15 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"fedops.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def known_names(self, ctx: click.Context) -> list[str]:
+        """All commands, those of the groups as `ci merge`."""
+        below = []
+        for name in GROUPS:
+            group = self.get_command(ctx, name)
+            assert isinstance(group, click.Group)
+            below += [f"{name} {command}" for command in group.list_commands(ctx)]
+        return [*COMMANDS, *below]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in SECTIONS.items():
@@ -73,30 +105,50 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
-    as_json = any(a == "--format=json" for a in arguments) or any(
-        a == "--format" and b == "json" for a, b in itertools.pairwise(arguments)
-    )
+    """Run one command line and return its exit code; every way to fail ends here, in words or as a document."""
+    fmt, command = _asked_format(arguments), _document_name(arguments)
     try:
-        code = cli.main(args=list(arguments), prog_name="fedops", standalone_mode=False)
-    except click.exceptions.Abort:
-        return INTERRUPTED
-    except KeyboardInterrupt:
+        # NOTE: not cli.main(), which takes a lost reader and an EOFError anywhere for an end by the user.
+        with cli.make_context("fedops", list(arguments)) as ctx:
+            cli.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        say("interrupted; run the same command again: it goes on where it stopped")
         return INTERRUPTED
     except click.ClickException as e:
-        e.show()
-        return e.exit_code
+        return report_usage(e, fmt, command)
     except FedopsError as e:
-        return report_error(e, "json" if as_json else "text", next((a for a in arguments if a in COMMANDS), "error"))
+        return report_error(e, fmt, command)
     except BrokenPipeError:
         # The reader went away (`fedops log | head`): nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BUG
-    return code if isinstance(code, int) else 0
+        silence_stdout()
+        return READER_GONE
+    except Exception as e:  # noqa: BLE001 the last place where a bug can be told from an answer
+        return report_bug(e, fmt, command, trace=bool(os.environ.get("FEDOPS_TRACEBACK")))
+    return OK
+
+
+def _asked_format(arguments: Sequence[str]) -> str:
+    """`json` if the command line asks for it; looked up here, since it must hold for errors of the command line too."""
+    pairs = itertools.pairwise(arguments)
+    asked = "--format=json" in arguments or ("--format", "json") in pairs
+    return "json" if asked else "text"
+
+
+def _document_name(arguments: Sequence[str]) -> str:
+    """The name in the schema of a command's document."""
+    path = tuple(arguments[: 2 if arguments and arguments[0] in GROUPS else 1])
+    if not path or path[0] not in COMMANDS or path[-1].startswith("-"):
+        return "error"
+    return DOCUMENTS.get(path, path[0] if path[0] == "site" else path[-1])
 
 
 def main() -> None:
     """Entry point of the installed command."""
+    if "_FEDOPS_COMPLETE" in os.environ:
+        cli(prog_name="fedops")  # a shell asks what may come next; click answers and ends the process
     sys.exit(run(sys.argv[1:]))
 
 

@@ -14,9 +14,11 @@ from fedops.core.errors import ConfigError
 from fedops.core.facts import Pull
 from fedops.render.text import printable
 
+_WORDS = {"approved": "approved", "changes_requested": "changes requested"}
+
 
 @click.command("review")
-@click.argument("number", type=int)
+@click.argument("number", type=click.IntRange(min=1))
 @click.option("--approve", "state", flag_value="approved", help="Approve the present head.")
 @click.option("--reject", "state", flag_value="changes_requested", help="Ask for changes; needs --reason.")
 @click.option("--reason", default="", help="Why, in words; shown on the pull request.")
@@ -45,17 +47,21 @@ def review_command(
             verdict = ctx.forge.status(pull.head, STATUS_CONTEXT)
             show(pull, verdict, ctx.forge.comments(number), fmt)
             return
-        if pull.state != "open":
-            raise ConfigError(f"pull request #{number}: {pull.state} -> open")
-        if head is not None and not pull.head.startswith(head):
-            raise ConfigError(
-                f"pull request #{number}: head is {pull.head[:12]} -> {head}", hint="look at the new commit first"
-            )
-        if not dry_run:
-            ctx.forge.review(number, pull.head, state, reason)
-    words = {"approved": "approved", "changes_requested": "changes requested"}[state]
-    text = f"#{number} {pull.head[:12]}: {words}" + (" (dry run: nothing was written)" if dry_run else "")
-    emit(fmt, document("review", ok=True, changed=not dry_run, pull=number, head=pull.head, state=state), text)
+        _demand_reviewable(pull, head)
+        changed = not dry_run and ctx.forge.review(number, pull.head, state, reason)
+    note = " (dry run: nothing was written)" if dry_run else "" if changed else " (was said before)"
+    result = document("review", ok=True, changed=changed, pull=number, head=pull.head, state=state)
+    emit(fmt, result, f"#{number} {pull.head[:12]}: {_WORDS[state]}{note}")
+
+
+def _demand_reviewable(pull: Pull, head: str | None) -> None:
+    if pull.state != "open":
+        raise ConfigError(f"pull request #{pull.number}: is {pull.state} -> an open one", hint="fedops status")
+    if head is not None and not pull.head.startswith(head):
+        raise ConfigError(
+            f"pull request #{pull.number}: its head is {pull.head[:12]} -> {printable(head)}",
+            hint=f"look at the new commit first: fedops review {pull.number}",
+        )
 
 
 def show(pull: Pull, verdict: tuple[str, str] | None, comments: Sequence[str], fmt: Format) -> None:
@@ -74,6 +80,12 @@ def show(pull: Pull, verdict: tuple[str, str] | None, comments: Sequence[str], f
         f"by {pull.author.login}, {pull.state}, head {pull.head[:12]}",
         f"verdict: {facts['verdict'] or 'none yet'}",
     ]
-    text = "\n".join(printable(line) for line in lines)
-    shown = "\n".join(printable(line) for comment in comments for line in ["", *comment.splitlines()])
-    emit(fmt, document("review", ok=True, changed=False) | facts, f"{text}\n{shown}")
+    for comment in comments:
+        # The marker by which the comment is found again is hidden on a web page, and so it is here.
+        lines += ["", *(line for line in comment.strip().splitlines() if not line.startswith("<!-- fedops:"))]
+    emit(fmt, document("review", ok=True, changed=False) | facts, "\n".join(map(_line, lines)))
+
+
+def _line(text: str) -> str:
+    """One printable line that keeps its indentation."""
+    return " " * (len(text) - len(text.lstrip(" "))) + printable(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say
+from fedops.cli.group import Group
 
 if TYPE_CHECKING:
     from fedops.app.change_main import Writing
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_KEY = Path(".fedops", "id_ed25519")
 
 
-@click.group("site")
+@click.group("site", cls=Group)
 def site_command() -> None:
     """Add, suspend or list sites: commits on origin's main that edit policies/sites.yaml and keep its comments."""
 

@@ -8,11 +8,11 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
+from fedops.cli.console import NO, Format, document, dry_run_option, emit, format_option, say, say_findings
 from fedops.cli.params import parse_metrics, parse_version, site_here, site_option
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Json
@@ -20,6 +20,8 @@ from fedops.core.findings import Finding
 from fedops.core.ids import GlobalVersion
 
 if TYPE_CHECKING:
+    from fedops.app.submit import Submitted
+    from fedops.app.train import LastVersion, TrainedNow
     from fedops.core.documents import Document
     from fedops.ports import Trainer
 
@@ -94,11 +96,10 @@ def train_command(
       FEDOPS_CONFIG  {"hyperparameters": …, "version": 8}, as JSON
       FEDOPS_SITE, FEDOPS_VERSION
     """  # noqa: D301 click takes a real backspace for "do not wrap"
-    from fedops.app.train import TrainedNow, train
+    from fedops.app.train import LastVersion, TrainedNow, train
     from fedops.cli.wire import open_context
-    from fedops.render.site import train_text
 
-    trainer = _trainer(client, command)
+    trainer = trainer_of(client, command)
     with open_context() as (root, ctx):
         got = train(
             ctx,
@@ -106,35 +107,15 @@ def train_command(
             trainer,
             site=site_here(root, site),
             number=base,
-            overrides=_overrides(config) if config is not None else None,
+            overrides=read_overrides(config) if config is not None else None,
             again=again,
         )
+    if isinstance(got, LastVersion):
+        _tell_last("train", got, fmt, result=None, update=None, log=None)
+        return
     if not isinstance(got, TrainedNow):
         _refuse("train", got, fmt)
-        return
-    result = document(
-        "train",
-        ok=True,
-        changed=got.changed,
-        result=_plain(got.result),
-        update=str(got.update),
-        log=str(got.log),
-        current=got.newest,
-    )
-    said = got.result
-    text = train_text(
-        said.site,
-        said.base_version,
-        said.num_examples,
-        said.metrics,
-        said.sha256,
-        shown(got.update),
-        changed=got.changed,
-    )
-    emit(fmt, result, text)
-    if got.newest > got.result.base_version:
-        newest = GlobalVersion(got.newest).short
-        say(f"note: {newest} is out; this update counts with staleness {got.newest - got.result.base_version}")
+    _tell_training(got, fmt)
 
 
 @click.command("submit")
@@ -174,8 +155,8 @@ def submit_command(
     """
     from fedops.app.offer import Wanted
     from fedops.app.submit import Refused, submit
+    from fedops.app.train import LastVersion
     from fedops.cli.wire import open_context, signing_key
-    from fedops.render.submission import submit_text
 
     with open_context(key=key) as (root, ctx):
         wanted = Wanted(
@@ -188,7 +169,52 @@ def submit_command(
         got = submit(ctx, root, wanted, key=key or signing_key(root), dry_run=dry_run)
     if isinstance(got, Refused):
         _refuse("submit", got.findings, fmt)
+    if isinstance(got, LastVersion):
+        _tell_last("submit", got, fmt, outcome="final", pull=None, uploaded=False, record=None)
         return
+    _tell_submission(got, fmt)
+
+
+def _tell_last(command: str, got: LastVersion, fmt: Format, **nothing: Json) -> None:
+    """Say that there is nothing more to do; the document has its usual fields, without values."""
+    from fedops.render.submission import last_version_text
+
+    result = document(command, ok=True, changed=False, **nothing, current=got.version, status="final")
+    emit(fmt, result, last_version_text(got.version))
+
+
+def _tell_training(got: TrainedNow, fmt: Format) -> None:
+    from fedops.render.site import train_text
+
+    result = document(
+        "train",
+        ok=True,
+        changed=got.changed,
+        result=_plain(got.result),
+        update=str(got.update),
+        log=str(got.log),
+        current=got.newest,
+        status="running",
+    )
+    said = got.result
+    text = train_text(
+        said.site,
+        said.base_version,
+        said.num_examples,
+        said.metrics,
+        said.sha256,
+        shown(got.update),
+        changed=got.changed,
+    )
+    emit(fmt, result, text)
+    if got.newest > got.result.base_version:
+        newest = GlobalVersion(got.newest).short
+        say(f"note: {newest} is out; this update counts with staleness {got.newest - got.result.base_version}")
+
+
+def _tell_submission(got: Submitted, fmt: Format) -> None:
+    from fedops.render.submission import submit_text
+
     result = document(
         "submit",
         ok=True,
@@ -198,9 +224,11 @@ def submit_command(
         pull=got.pull,
         uploaded=got.uploaded,
         current=got.current,
+        status="final" if got.final else "running",
         record=_plain(got.record),
     )
-    emit(fmt, result, submit_text(got.record, got.outcome, got.pull, current=got.current, uploaded=got.uploaded))
+    text = submit_text(got.record, got.outcome, got.pull, current=got.current, uploaded=got.uploaded, final=got.final)
+    emit(fmt, result, text)
     if fmt == "text":
         say_findings(got.findings)
 
@@ -211,11 +239,12 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _refuse(command: str, findings: tuple[Finding, ...], fmt: Format) -> None:
+def _refuse(command: str, findings: tuple[Finding, ...], fmt: Format) -> NoReturn:
+    """Say why, and leave with exit code 3."""
     emit(fmt, document(command, ok=False, changed=False, findings=findings), "")
     if fmt == "text":
         say_findings(findings)
-    answer(findings)
+    raise click.exceptions.Exit(NO)
 
 
 def _plain(record: Document) -> Json:
@@ -224,11 +253,16 @@ def _plain(record: Document) -> Json:
     return json.loads(dump_json(record))
 
 
-def _trainer(client: str | None, command: str | None) -> Trainer:
+def trainer_of(client: str | None, command: str | None) -> Trainer:
+    """The site's own code, as --client or --command name it.
+
+    Raises:
+        ConfigError: neither, both, or not to be understood.
+    """
     from fedops.adapters.training_process import ClientTrainer, CommandTrainer
 
     if (client is None) == (command is None):
-        raise ConfigError("train: give either --client MODULE:CLASS or --command 'PROGRAM ARGUMENTS'")
+        raise ConfigError("give either --client MODULE:CLASS or --command 'PROGRAM ARGUMENTS'")
     folder, environment = Path.cwd(), dict(os.environ)
     if client is not None:
         return ClientTrainer(client, folder=folder, environment=environment, echo=_echo)
@@ -246,7 +280,7 @@ def _echo(data: bytes) -> None:
     sys.stderr.buffer.flush()
 
 
-def _overrides(path: Path) -> Mapping[str, Json]:
+def read_overrides(path: Path) -> Mapping[str, Json]:
     """A site's own hyperparameters; JSON is YAML here."""
     from fedops.core.documents import parse_yaml
 

@@ -84,4 +84,12 @@ def _site(line: SiteLine) -> dict[str, Any]:
             "owned": pull.owned,
         },
         "reason": as_json(line.reason) if line.reason is not None else None,
+        "heartbeat": None
+        if line.beat is None
+        else {
+            "version": line.beat.version,
+            "state": line.beat.state,
+            "at": time_text(line.beat.at),
+            "stalled": line.beat.stalled,
+        },
     }

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from fedops.cli.console import Format, answer, document, emit, format_option, say_findings
-from fedops.core.errors import ConfigError
+from fedops.cli.console import Format, answer, document, emit, format_option, say, say_findings
+from fedops.core.errors import ConfigError, GitError
 from fedops.core.findings import Finding, as_json, errors
 from fedops.core.ids import GlobalVersion
+
+if TYPE_CHECKING:
+    from fedops.app.verify import Checked
+    from fedops.ports import Repository
 
 
 @click.command("verify")
@@ -18,40 +25,92 @@ from fedops.core.ids import GlobalVersion
 def verify_command(versions: tuple[str, ...], every: bool, no_fetch: bool, fmt: Format) -> None:
     """Recompute versions from git history and stored bytes; exit 3 if one is not what it says.
 
-    Without a version: the current one. Needs read access only.
-    """
-    from fedops.app.snapshot import main_snapshot
-    from fedops.app.verify import verify
-    from fedops.cli.wire import open_clone
+    Without a version: the current one. Needs read access only, and writes nothing but what it fetches.
 
+    \b
+    How far a version was recomputed:
+      inputs   bit for bit from its inputs; v0 from its generator
+      lineage  everything but the bytes: its inputs are no longer kept, or v0 came from a file
+      none     it is not what it says
+    """  # noqa: D301 click wants the character, not its escape
+    from fedops.app.verify import tip_of, verify
+    from fedops.cli.wire import open_clone
+    from fedops.render.verify import verify_text
+
+    numbers = [_number(v) for v in versions]
     with open_clone() as (ctx, fsck):
         if not no_fetch:
-            ctx.repository.fetch()
-        main = main_snapshot(ctx.repository)
-        wanted = None if every else [_number(v) for v in versions] or [main.version.version]
-        findings: list[Finding] = []
-        lines, rows = [], []
-        for one in verify(ctx, main, wanted, fsck=fsck):
-            bad = errors(one.findings)
-            lines.append(
-                f"{GlobalVersion(one.version).short}  {one.commit[:12]}  {'FAILED' if bad else f'ok ({one.level})'}"
-            )
-            rows.append(
-                {
-                    "version": one.version,
-                    "commit": one.commit,
-                    "level": one.level,
-                    "ok": not bad,
-                    "findings": [as_json(f) for f in one.findings],
-                }
-            )
-            findings.extend(one.findings)
-    failed = sum(1 for row in rows if not row["ok"])
-    lines.append(f"{len(rows)} version(s) verified, {failed} failed")
-    emit(fmt, document("verify", ok=not failed, changed=False, findings=findings, versions=rows), "\n".join(lines))
+            _fetch(ctx.repository)
+        done = list(verify(ctx, tip_of(ctx.repository), None if every else numbers, fsck=fsck))
+    findings, rows, whole = parts(done)
+    result = document("verify", ok=not errors(findings), changed=False, findings=findings, versions=rows)
+    emit(fmt, result, verify_text(rows, whole=whole))
     if fmt == "text":
         say_findings(findings)
     answer(findings)
+
+
+def audit(fmt: Format) -> None:
+    """Verify all versions, and look at what stands beside them; exit 3 if anything is not what it says."""
+    from fedops.app.audit import standing
+    from fedops.app.verify import tip_of, verify
+    from fedops.cli.wire import open_clone
+    from fedops.render.verify import audit_text
+
+    with open_clone() as (ctx, fsck):
+        _fetch(ctx.repository)
+        main = tip_of(ctx.repository)
+        done = list(verify(ctx, main, None, fsck=fsck))
+        beside = standing(ctx, main)
+    findings, rows, whole = parts(done)
+    findings += beside.findings
+    forge = {"open_pulls": beside.open_pulls, "open_signals": beside.open_signals}
+    result = document("audit", ok=not errors(findings), changed=False, findings=findings, versions=rows, forge=forge)
+    emit(fmt, result, audit_text(rows, forge, whole=whole and not errors(beside.findings)))
+    if fmt == "text":
+        say_findings(findings)
+    answer(findings)
+
+
+def parts(done: Sequence[Checked]) -> tuple[list[Finding], list[dict[str, Any]], bool]:
+    """All findings, the versions as rows, and whether nothing is wrong beside them."""
+    findings = [f for one in done for f in one.findings]
+    whole = not any(errors(one.findings) for one in done if one.version is None)
+    return findings, [_row(one) for one in done if one.version is not None], whole
+
+
+def _row(one: Checked) -> dict[str, Any]:
+    return {
+        "version": one.version,
+        "commit": one.commit,
+        "level": one.level,
+        "ok": not errors(one.findings),
+        "findings": [as_json(f) for f in one.findings],
+    }
+
+
+def _fetch(repository: Repository) -> None:
+    """Fetch; a damaged clone cannot always, and then is judged as it is, which names the damage.
+
+    Raises:
+        GitError: the clone is whole, so that it is the origin or the connection.
+    """
+    from fedops.adapters.git_repo import GitRepository
+
+    try:
+        repository.fetch()
+    except GitError as e:
+        assert isinstance(repository, GitRepository)
+        if not _is_damaged(repository):
+            raise
+        say(f"warning: {e.message}; this clone is damaged and is judged as it is")
+
+
+def _is_damaged(repository: Any) -> bool:
+    try:
+        return bool(repository.fsck())
+    except GitError as e:
+        return e.slug == "object_corrupt"
 
 
 def _number(text: str) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from fedops import __version__
 from fedops.core.errors import ConfigError
@@ -19,6 +20,7 @@ from fedops.core.ids import FEDERATION_PATH
 if TYPE_CHECKING:
     from fedops.adapters.git_repo import GitRepository
     from fedops.app.context import Context
+    from fedops.core.facts import Artifact
     from fedops.core.settings import Federation
     from fedops.ports import Forge, Models, Store
 
@@ -149,6 +151,41 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
                 run_url=os.environ.get("FEDOPS_RUN_URL"),
             ),
         )
+
+
+def with_late_stores(ctx: Context, root: Path) -> Context:
+    """The context of a service, which may start before its origin is mounted: that is looked for at each use of a store."""
+    from fedops.adapters.git_repo import GitRepository
+
+    repo = ctx.repository
+    assert isinstance(repo, GitRepository)
+    return dataclasses.replace(ctx, stores=lambda url: store(url, relative_to=origin_folder(repo, root)))
+
+
+class _NotingStore:
+    """A store that notes, for each model put, whether it was not there yet as it is now."""
+
+    def __init__(self, inner: Store, models: Models, uploads: list[bool]) -> None:
+        self._inner, self._models, self._uploads = inner, models, uploads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put(self, repository: str, file: Path, annotations: Mapping[str, str], config: bytes = b"{}") -> Artifact:
+        from fedops.core.artifacts import md5_tag
+
+        before = self._inner.resolve(f"{repository}:{md5_tag(self._models.digests(file)[1])}")
+        stored = self._inner.put(repository, file, annotations, config)
+        self._uploads.append(before != stored.manifest)
+        return stored
+
+
+def noting_uploads(ctx: Context) -> tuple[Context, list[bool]]:
+    """The context with stores that note each upload: True for one that the store did not have."""
+    uploads: list[bool] = []
+    stores = ctx.stores
+    noting = lambda url: cast("Store", _NotingStore(stores(url), ctx.models, uploads))  # noqa: E731 one use
+    return dataclasses.replace(ctx, stores=noting), uploads
 
 
 @contextmanager

@@ -1,35 +1,118 @@
-"""The demo's result as text: one row per version, the comparisons, where everything lies, what to try."""
+"""The demo's result as text: who was in which version, the comparisons, what was refused, where everything lies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-BAR = 24
+from fedops.render.text import count, printable, table
+
+WIDTH = 100
+BAR = 12
+CELL = 8  # "100% (2)"
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+PLACES = (
+    ("origin.git", "the federation: a bare git repository, with its pull requests and issues"),
+    ("store", "model bytes, as standard OCI image layouts"),
+    ("lead, ci, auditor", "clones of the lead, of CI, and of somebody who checks"),
+    ("hospital-a, …", "the sites' clones; their data and keys never leave them"),
+    ("accuracy.svg", "the plot"),
+    ("summary.json", "this table as data"),
+)
 
 
-def demo_text(result: Mapping[str, Any]) -> str:
-    """Tables for a terminal of 100 columns."""
+def demo_text(result: Mapping[str, Any], folder: str) -> str:
+    """The whole result for a terminal of 100 columns.
+
+    Args:
+        result: as in summary.json.
+        folder: where the demo lies, as a person types it.
+    """
     versions: Sequence[Mapping[str, Any]] = result["versions"]
-    lines = ["", "version  accuracy                            contributions: share (staleness)"]
+    return "\n".join(
+        [
+            "",
+            *_version_lines(versions, result["sites"]),
+            "",
+            f"held-out accuracy ({count(result['held_out_rows'], 'patient')} that no site has)",
+            *_compared_lines(result["compared"]),
+            "",
+            "refused",
+            *(line for one in result["refused"] for line in _refused_lines(one)),
+            *([] if result["refused"] else ["  nothing"]),
+            "",
+            _verified_line(result["verified"]),
+            "",
+            f"in {folder}",
+            *(f"  {name:<17}  {what}" for name, what in PLACES),
+            "",
+            "try",
+            *indented(
+                [
+                    f"cd {folder}/auditor",
+                    "fedops log",
+                    f"fedops show v{shown_version(versions)}",
+                    "fedops verify --all",
+                    "fedops status",
+                    "git log --first-parent --oneline",
+                ]
+            ),
+        ]
+    )
+
+
+def shown_version(versions: Sequence[Mapping[str, Any]]) -> int:
+    """The version that is worth a look: the newest one with a stale contribution, else the newest."""
+    stale = [v["version"] for v in versions if any(c["staleness"] for c in v["contributions"])]
+    return int((stale or [versions[-1]["version"]])[-1])
+
+
+def _version_lines(versions: Sequence[Mapping[str, Any]], sites: Sequence[str]) -> Iterator[str]:
+    widths = [max(len(site), CELL) for site in sites]
+    names = "  ".join(f"{site:<{w}}" for site, w in zip(sites, widths, strict=True))
+    yield f"version  accuracy  {'':<{BAR}}  {names}".rstrip()
     for v in versions:
+        parts = {c["site"]: _cell(c) for c in v["contributions"]}
+        cells = "  ".join(f"{parts.get(site, '   -'):<{w}}" for site, w in zip(sites, widths, strict=True))
         bar = "#" * round(BAR * v["accuracy"])
-        parts = ", ".join(f"{c['site']} {c['share']:.0%} ({c['staleness']})" for c in v["contributions"]) or "start"
-        lines.append(f"v{v['version']:<7} {v['accuracy']:8.1%}  {bar:<{BAR}}  {parts}")
-    lines += ["", f"held-out accuracy ({result['held_out_rows']} patients that no site has)"]
-    for row in result["compared"]:
-        lines.append(f"  {row['name']:<28} {row['accuracy']:6.1%}   {row['rows']} patients")
-    lines += ["", "refused"]
-    for r in result["refused"]:
-        lines.append(f"  #{r['pull']} {r['site']}: {r['what']} -> {r['reason']}")
-    if result["refused"]:
-        first = result["refused"][0]
-        lines += ["", f"what CI wrote to #{first['pull']}"]
-        lines += [f"  | {line}" for line in first["comment"].splitlines() if not line.startswith("<!--")]
-    verified = result["verified"]
-    lines += ["", f"verified from a clone of its own: {verified['ok']} of {verified['versions']} versions bit for bit"]
-    lines += ["", "where everything lies"]
-    lines += [f"  {path:<44} {what}" for path, what in result["places"]]
-    lines += ["", "try"]
-    lines += [f"  {command}" for command in result["commands"]]
-    return "\n".join(lines)
+        yield f"v{v['version']:<7} {v['accuracy']:8.1%}  {bar:<{BAR}}  {cells}".rstrip()
+    yield "per site: its share of the version; (2): its update was two versions old, and counts a third"
+
+
+def _cell(contribution: Mapping[str, Any]) -> str:
+    stale = contribution["staleness"]
+    return f"{contribution['share']:4.0%}" + (f" ({stale})" if stale else "")
+
+
+def _verified_line(verified: Mapping[str, Any]) -> str:
+    ok, versions = verified["ok"], verified["versions"]
+    done = "verified" if ok == versions else "FAILED to verify"
+    return f"{done} from a clone of its own: {ok} of {versions} versions, bit for bit"
+
+
+def _compared_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells = [(row["name"], f"{row['accuracy']:.1%}", count(row["rows"], "patient")) for row in rows]
+    return indented(table(("", "", ""), cells, right={1, 2}).splitlines()[1:])
+
+
+def _refused_lines(one: Mapping[str, Any]) -> Iterator[str]:
+    """What was handed in, and what CI wrote to it."""
+    yield f"  #{one['pull']} of {one['site']}, {one['what']}. CI wrote:"
+    for line in finding_lines(one["comment"]):
+        yield from textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent="      ")
+
+
+def finding_lines(comment: str) -> list[str]:
+    """The findings and hints of a pull request's comment, as plain text."""
+    _, _, findings = comment.partition("**Findings**")
+    lines = [line.strip() for line in findings.splitlines()]
+    return [printable(html.unescape(_ESCAPED.sub(r"\1", line[2:]))) for line in lines if line.startswith("- ")]
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Each line two columns to the right."""
+    return [f"  {line}" for line in lines]

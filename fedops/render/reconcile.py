@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from fedops.core.facts import Aggregate, Decision, Stop, Wait
 from fedops.core.records import VersionRecord
+from fedops.render.text import printable
+
+_WAITS = {
+    "nothing_new": "no usable submission yet",
+    "quorum": "the quorum is not reached",
+    "grace": "the grace period runs",
+    "review": "a version is under review",
+    "unavailable": "bytes cannot be had",
+}
+_STOPS = {
+    "max_version": "this was the last version",
+    "plateau": "the metrics do not improve any more",
+    "budget": "the privacy budget is used up",
+}
 
 
 def decision_facts(decision: Decision | None) -> dict[str, Any] | None:
     """A decision as JSON values."""
-    if decision is None:
-        return None
-    if isinstance(decision, Wait):
-        until = decision.until.isoformat().replace("+00:00", "Z") if decision.until is not None else None
-        return {"wait": decision.reason, "missing": list(decision.missing), "until": until}
-    if isinstance(decision, Stop):
-        return {"stop": decision.reason}
-    return {"aggregate": [s.site for s in decision.use], "trigger": decision.trigger}
+    match decision:
+        case None:
+            return None
+        case Wait():
+            until = decision.until.isoformat().replace("+00:00", "Z") if decision.until is not None else None
+            return {"wait": decision.reason, "missing": list(decision.missing), "until": until}
+        case Stop():
+            return {"stop": decision.reason}
+        case Aggregate():
+            return {"aggregate": [s.site for s in decision.use], "trigger": decision.trigger}
+        case never:
+            assert_never(never)
 
 
 def decision_text(decision: Decision | None) -> str:
-    """Why the federation waits, in words."""
-    if isinstance(decision, Wait):
-        reasons = {
-            "nothing_new": "no usable submission yet",
-            "quorum": "the quorum is not reached",
-            "grace": "the grace period runs",
-            "review": "a version is under review",
-            "unavailable": "bytes cannot be had",
-        }
-        missing = f"; missing: {', '.join(decision.missing)}" if decision.missing else ""
-        until = f"; until {decision.until:%Y-%m-%d %H:%M} UTC" if decision.until is not None else ""
-        return f"waits: {reasons[decision.reason]}{missing}{until}"
-    if isinstance(decision, Stop):
-        return f"done: {decision.reason}"
-    if isinstance(decision, Aggregate):
-        return f"due: {', '.join(s.site for s in decision.use)}"
-    return ""
+    """Why the federation waits, in words; empty where nothing was decided."""
+    match decision:
+        case None:
+            return ""
+        case Wait():
+            missing = f"; missing: {', '.join(decision.missing)}" if decision.missing else ""
+            until = f"; until {decision.until:%Y-%m-%d %H:%M} UTC" if decision.until is not None else ""
+            return f"waits: {_WAITS[decision.reason]}{missing}{until}"
+        case Stop():
+            return f"done: {_STOPS[decision.reason]}"
+        case Aggregate():
+            return f"due: {', '.join(s.site for s in decision.use)}"
+        case never:
+            assert_never(never)
 
 
 def reconcile_document(
@@ -72,16 +87,29 @@ def reconcile_document(
 
 
 def reconcile_text(facts: Mapping[str, Any]) -> str:
-    """One line for each thing done, then why it waits."""
+    """One line for each thing done, then why it waits.
+
+    Args:
+        facts: of `reconcile_document`.
+    """
     lines = [
         f"pull request #{p['pull']}: {p['outcome']}" + (f" ({p['reason']})" if p["reason"] else "")
         for p in facts["pulls"]
     ]
-    for version in facts["published"]:
-        sites = ", ".join(f"{c['site']} {c['share']:.0%}" for c in version["contributions"])
-        lines.append(f"published v{version['version']}: {sites}")
+    lines.extend(_published(version) for version in facts["published"])
     lines.extend(f"signal {text}" for text in facts["signals"])
-    lines.append(facts["decision_text"] or "nothing to decide")
+    lines.append(facts["decision_text"] or "nothing was decided")
     if facts["again"]:
         lines.append("something is left: run it again")
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
+
+
+def _published(version: Mapping[str, Any]) -> str:
+    """`published v3: hospital-a 94%, clinic-d 6% (stale 2); excluded: lab-e (too_stale)`."""
+    used = ", ".join(
+        f"{c['site']} {c['share']:.0%}" + (f" (stale {c['staleness']})" if c["staleness"] else "")
+        for c in version["contributions"]
+    )
+    excluded = ", ".join(f"{e['site']} ({e['slug']})" for e in version["excluded"])
+    last = ", the last version" if version["status"] == "final" else ""
+    return f"published v{version['version']}{last}: {used}" + (f"; excluded: {excluded}" if excluded else "")

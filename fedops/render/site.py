@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedops.core.ids import GlobalVersion
 from fedops.core.records import Metrics, VersionRecord
-from fedops.render.submission import metrics_text
+from fedops.render.submission import last_version_text, metrics_text
 from fedops.render.text import count, short, size
 
 
@@ -23,7 +23,7 @@ def pull_text(record: VersionRecord, current: int, where: str, *, final: bool, c
     if record.version != current:
         lines.append(f"note: the current version is {GlobalVersion(current).short}")
     if final:
-        lines.append("done: the federation has made its last version")
+        lines.append(last_version_text(current))
     elif record.version == current:
         lines.append("next: fedops train")
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import assert_never
 from fedops.core.facts import Aggregate, Stop, Wait
 from fedops.core.findings import CATALOGUE
 from fedops.core.ids import GlobalVersion
-from fedops.core.status import OpenPull, SiteLine, StatusReport
+from fedops.core.status import Heartbeat, OpenPull, SiteLine, StatusReport
 from fedops.render.text import ago, clean, count, short, table
 
 _STATES = {
@@ -36,6 +36,8 @@ def status_text(report: StatusReport, now: dt.datetime) -> str:
     head = f"{report.name}  {current}  {short(report.model)}  made {ago(report.made_at, now)}"
     offline = "\noffline: main as last fetched, pull requests not looked at" if report.pulls is None else ""
     blocks = [f"{head}\n{_federation(report, now)}{offline}", _sites(report, now)]
+    if beats := _beats(report, now):
+        blocks.append(beats)
     if own := _own(report):
         blocks.append(own)
     if report.faults:
@@ -130,6 +132,18 @@ def _pull(line: SiteLine, pull: OpenPull) -> str:
     if pull.verdict == "success":
         return f"CI, to merge {name}"
     return f"{name}: {pull.text}" if pull.text else f"CI, to check {name}"
+
+
+def _beats(report: StatusReport, now: dt.datetime) -> str:
+    """What the sites say of themselves; empty if none does."""
+    rows = [(line.site, *_beat(line.beat, now)) for line in report.sites if line.beat is not None]
+    return f"heartbeats, as the sites claim them\n{table(('site', 'last heard', 'doing'), rows)}" if rows else ""
+
+
+def _beat(beat: Heartbeat, now: dt.datetime) -> tuple[str, str]:
+    name = GlobalVersion(beat.version).short if beat.version >= 0 else "no version"
+    stalled = f"stalled since {beat.at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC: " if beat.stalled else ""
+    return ago(beat.at, now), f"{stalled}{beat.state}, {name}"
 
 
 def _own(report: StatusReport) -> str:

@@ -44,14 +44,22 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{clean(name)} {metrics[name]:.6g}" for name in sorted(metrics))
 
 
-def submit_text(record: Record, outcome: str, pull: int | None, *, current: int, uploaded: bool) -> str:
+def last_version_text(version: int) -> str:
+    """What every command says once there is nothing more to do."""
+    return f"done: v{version} is the last version of the federation"
+
+
+def submit_text(
+    record: Record, outcome: str, pull: int | None, *, current: int, uploaded: bool, final: bool = False
+) -> str:
     """What a submit did or found done, and what comes next.
 
     Args:
-        outcome: "opened" | "moved" | "open" | "merged" | "used" | "planned".
+        outcome: "opened" | "moved" | "open" | "merged" | "used" | "planned" | "final".
         pull: number of the open pull request, if there is one.
         current: number of the current version.
         uploaded: the bytes were not in the store before.
+        final: the current version is the last one.
     """
     base = GlobalVersion(record.base_version).short
     what = f"{record.site}, update on {base}"
@@ -63,7 +71,10 @@ def submit_text(record: Record, outcome: str, pull: int | None, *, current: int,
         "merged": (f"already merged ({what})", f"next: nothing to do until v{current + 1}"),
         "used": (f"already used up by a version ({what})", "next: fedops pull"),
         "planned": (f"would submit ({what}); nothing was uploaded", "next: fedops submit, without --dry-run"),
+        "final": (f"not submitted ({what}): no further version will be made", ""),
     }[outcome]
+    if final:
+        last = last_version_text(current)
     facts = [
         count(record.num_examples, "example"),
         metrics_text(record.metrics),

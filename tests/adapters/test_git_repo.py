@@ -120,7 +120,13 @@ def test_init_makes_the_named_branch_and_keeps_what_is_there(tmp_path: Path) -> 
         git(repo.path, "update-ref", "refs/heads/trunk", commit)
     with GitRepository.init(tmp_path / "r", "trunk") as again:
         assert git(again.path, "symbolic-ref", "HEAD") == "refs/heads/trunk"
-        assert again.resolve("trunk") == again.resolve("main") == again.resolve("refs/heads/trunk") == again.resolve("HEAD") == commit
+        assert (
+            again.resolve("trunk")
+            == again.resolve("main")
+            == again.resolve("refs/heads/trunk")
+            == again.resolve("HEAD")
+            == commit
+        )
 
 
 def test_a_repository_without_origin_has_its_own_main(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from safetensors.numpy import save_file
 
 from fedops.app.offer import Wanted
 from fedops.app.pull import pull
+from fedops.app.snapshot import main_snapshot
 from fedops.app.status import status
 from fedops.app.submit import Submitted, submit
 from fedops.app.work import Trained, Work, write_document
+from fedops.core.errors import ForgeError
 from fedops.core.facts import Account, Aggregate, RefUpdate, Stop, Wait
 from fedops.core.ids import RepoPath, SiteId, record_path
-from fedops.core.status import LocalWork, SiteLine, StatusReport
+from fedops.core.status import Heartbeat, LocalWork, SiteLine, StatusReport
 from tests.core.samples import version
 from tests.fakes_forge import FakeForge
 from tests.fakes_repository import FakeRepository
@@ -297,3 +299,59 @@ def test_a_push_by_hand_that_moves_main_is_seen(world: World) -> None:
     assert repository.push([RefUpdate("refs/heads/main", main, commit)])
     look(world)
     assert world.repositories[A].resolve("main") == commit
+
+
+# ---------------------------------------------------------------- heartbeats
+
+
+def beat(world: World, site: SiteId, state: str, hours_ago: float) -> None:
+    world.forges[site].beat(site, 0, state, world.clock.now() - dt.timedelta(hours=hours_ago))
+
+
+def test_what_sites_say_of_themselves_is_shown_with_who_was_not_heard_for_a_day(each_world: World) -> None:
+    world = each_world
+    beat(world, A, "training", 24.5)
+    report = look(world)
+    assert line(report, A).beat == Heartbeat(0, "training", START - dt.timedelta(hours=24.5), stalled=True)
+    assert line(report, B).beat is None
+    beat(world, B, "waiting", 23.5)
+    stalled = {one.site: one.beat is not None and one.beat.stalled for one in look(world).sites}
+    assert stalled == {A: True, B: False}
+    assert line(look(world, offline=True), A).beat is None
+
+
+def test_where_the_federation_waits_less_or_more_so_does_a_stall(world: World) -> None:
+    beat(world, A, "training", 5)
+    beat(world, B, "training", 30)
+    policy(world, aggregation="trigger: {max_wait_hours: 4.0}")
+    assert [one.beat and one.beat.stalled for one in look(world).sites] == [True, True]
+    policy(world, aggregation="trigger: {max_wait_hours: 40.0}")
+    assert [one.beat and one.beat.stalled for one in look(world).sites] == [False, False]
+
+
+def test_who_has_nothing_to_do_is_not_stalled(world: World) -> None:
+    for site in (A, B):
+        beat(world, site, "waiting", 100)
+    suspend = main_snapshot(world.repositories[A]).bytes_of(RepoPath("policies/sites.yaml")).decode()
+    at = suspend.rindex("state: active")
+    world.change({"policies/sites.yaml": f"{suspend[:at]}state: suspended{suspend[at + 13 :]}".encode()})
+    assert [one.beat and one.beat.stalled for one in look(world).sites] == [True, False]
+    world.publish(version(1).model_copy(update={"status": "final"}))
+    assert [one.beat and one.beat.stalled for one in look(world).sites] == [False, False]
+
+
+def test_a_heartbeat_of_nobody_on_the_roster_is_not_shown(world: World) -> None:
+    stranger = SiteId("clinic-x")
+    world.forges[A].beat(stranger, 0, "training", START)
+    assert all(one.beat is None for one in look(world).sites)
+
+
+def test_heartbeats_that_cannot_be_read_leave_the_rest_of_the_page(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails() -> Any:
+        raise ForgeError("refs/fedops/heartbeat: 403", cause="auth")
+
+    monkeypatch.setattr(world.forges[A], "beats", fails)
+    assert look(world).version == 0
+    assert "heartbeats left out" in caplog.text

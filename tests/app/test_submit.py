@@ -19,6 +19,7 @@ from fedops.app.offer import Wanted
 from fedops.app.pull import pull
 from fedops.app.snapshot import main_snapshot
 from fedops.app.submit import Refused, Submitted, submit
+from fedops.app.train import LastVersion
 from fedops.app.work import Trained, Work, write_document
 from fedops.core.errors import ConfigError, ForgeError, GitError, StoreError
 from fedops.core.facts import Artifact, RefUpdate
@@ -55,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 
 def call(
     world: World, file: Path | None, *, dry_run: bool = False, site: SiteId = A, **wanted: Any
-) -> Submitted | Refused:
+) -> Submitted | LastVersion | Refused:
     facts: dict[str, Any] = {"num_examples": 150, "metrics": {"loss": 0.31}} if file is not None else {}
     key = wanted.pop("key", world.key(site))
     return submit(
@@ -274,6 +275,32 @@ def test_after_a_kill_the_same_call_goes_on_with_the_same_record(
     assert (got.outcome, got.uploaded) == ("opened", False)
     assert got.record.created_at == draft["created_at"] == "2026-03-02T09:30:00Z"
     assert steps(world) == ["stored", "submitted"]
+
+
+@pytest.mark.parametrize("outcome", ["open", "merged", "used"])
+def test_what_a_killed_run_could_not_note_is_noted_by_the_next(
+    outcome: str, world: World, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = world.forges[A].submit_pull
+
+    def dies(*args: Any) -> Any:
+        real(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.forges[A], "submit_pull", dies)
+    with pytest.raises(KeyboardInterrupt):
+        call(world, file)
+    monkeypatch.undo()
+    if outcome != "open":
+        world.merge(1)
+    if outcome == "used":
+        world.publish(version(1, contributions=[world.contribution_of(A)], consumed={A: 0}))
+    before = steps(world)
+    assert done(world, file, base=0, dry_run=True).outcome == outcome
+    assert steps(world) == before
+    for _ in range(2):
+        assert done(world, file, base=0).outcome == outcome
+        assert steps(world) == [*before, "submitted"]
 
 
 def test_a_draft_that_cannot_be_read_is_made_anew(world: World, file: Path) -> None:
@@ -648,7 +675,7 @@ def test_an_opaque_model_is_handed_in_without_being_opened(opaque: World, tmp_pa
     assert [f.slug for f in _findings(call(opaque, path))] == ["empty_update"]
 
 
-def _findings(got: Submitted | Refused) -> tuple[Any, ...]:
+def _findings(got: Submitted | LastVersion | Refused) -> tuple[Any, ...]:
     assert isinstance(got, Refused)
     return got.findings
 

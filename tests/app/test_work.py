@@ -121,3 +121,26 @@ def test_a_finished_file_replaces_another(tmp_path: Path) -> None:
     write(tmp_path / "old", b"old")
     move_durably(tmp_path / "new", tmp_path / "old")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("old", b"new")]
+
+
+def test_what_the_journal_says_of_an_update_begins_with_its_last_training(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    assert work.noted_of("hospital-a", 9) == ()
+    rows = [
+        ("pulled", None, 9),
+        ("submitted", "hospital-a", 9),  # from a file of one's own
+        ("trained", "hospital-a", 9),
+        ("submitted", "hospital-a", 9),
+        ("trained", "hospital-a", 8),
+        ("trained", "hospital-b", 9),
+        ("trained", "hospital-a", 9),
+        ("stored", "hospital-a", 9),
+        ("submitted", "hospital-a", 8),
+    ]
+    for step, site, version in rows[:2]:
+        work.note(step, AT, {"site": site, "version": version} if site else {"version": version})  # type: ignore[arg-type]
+    assert [e["step"] for e in work.noted_of("hospital-a", 9)] == ["submitted"]
+    for step, site, version in rows[2:]:
+        work.note(step, AT, {"site": site, "version": version})  # type: ignore[arg-type]
+    assert [e["step"] for e in work.noted_of("hospital-a", 9)] == ["trained", "stored"]
+    assert [e["step"] for e in work.noted_of("hospital-a", 8)] == ["trained", "submitted"]

@@ -410,6 +410,55 @@ def test_ancestry_follows_every_parent(world: World) -> None:
     assert not repository.is_ancestor(commits[2], side)
 
 
+def test_what_a_line_touches_is_told_for_each_commit_newest_first_against_its_first_parent(world: World) -> None:
+    repository = world.clone()
+    root = repository.write_commit([], files(a__x=b"1", b__y=b"1", ab=b"1"), "m", at=AT)
+    side = repository.write_commit([root], files(a__x=b"2", b__y=b"2"), "m", at=AT)
+    other = repository.write_commit([root], files(ab=b"2"), "m", at=AT - dt.timedelta(days=9))
+    merge = repository.write_commit([other, side], files(a__x=b"2", a__new=b"3"), "m", at=AT)
+    gone = repository.write_commit([merge], files(a__x=None), "m", at=AT)
+    told = list(repository.touched(gone, ["a"]))
+    assert [t.commit for t in told] == [gone, merge, other, root]
+    assert [[(c.path, c.status) for c in t.changes or ()] for t in told] == [
+        [("a/x", "D")],
+        [("a/new", "A"), ("a/x", "M")],
+        [],
+        [("a/x", "A")],
+    ]
+    blobs = [c.blob and repository.read(c.blob, max_bytes=9) for t in told for c in t.changes or ()]
+    assert blobs == [None, b"3", b"2", b"1"]
+
+
+def test_what_a_line_touches_may_be_asked_of_several_folders_and_of_files(world: World) -> None:
+    repository = world.clone()
+    root = repository.write_commit([], files(a__x=b"1", b__y__z=b"1", c=b"1"), "m", at=AT)
+    (told,) = repository.touched(root, ["b", "a/x", "none"])
+    assert [c.path for c in told.changes or ()] == ["a/x", "b/y/z"]
+
+
+def test_a_rename_and_a_change_of_mode_are_told_as_they_are(world: World) -> None:
+    repository = world.clone()
+    root = world.plant(
+        repository, [], {"a/old": ("100644", b"same"), "a/run": ("100644", b"r"), "a/l": ("100644", b"l")}
+    )
+    head = world.plant(
+        repository, [root], {"a/new": ("100644", b"same"), "a/run": ("100755", b"r"), "a/l": ("120000", b"l")}
+    )
+    told = next(iter(repository.touched(head, ["a"])))
+    assert [(c.path, c.status, c.mode) for c in told.changes or ()] == [
+        ("a/l", "T", "120000"),
+        ("a/new", "A", "100644"),
+        ("a/old", "D", "000000"),
+        ("a/run", "M", "100755"),
+    ]  # fmt: skip
+
+
+def test_a_line_that_nobody_has_cannot_be_walked(world: World) -> None:
+    with pytest.raises(GitError) as caught:
+        list(world.clone().touched(CommitId("1" * 40), ["a"]))
+    assert caught.value.slug == "object_corrupt"
+
+
 # --- refs
 
 
@@ -434,6 +483,16 @@ def test_a_ref_that_is_not_there_is_none(world: World) -> None:
     odd = ["", "-x", "ma*", "main~1", ":/m", "@{-1}", "a\nb", "main^{tree}", "..", "/main"]
     for ref in ["refs/heads/none", "none", "1" * 40, "refs/pull", "refs/pull/1", *odd]:
         assert repository.resolve(ref) is None
+
+
+def test_refs_below_a_folder_are_listed_with_what_they_name(world: World) -> None:
+    clone = world.clone()
+    one, two = (clone.write_commit((), {RepoPath("a"): data}, "m", at=AT) for data in (b"1", b"2"))
+    names = {"refs/fedops/heartbeat/a": one, "refs/fedops/heartbeat/b": two}
+    assert clone.push([RefUpdate(ref, None, name) for ref, name in names.items()])
+    assert clone.push([RefUpdate("refs/fedops/heartbeats", None, one)])
+    assert clone.refs_below("refs/fedops/heartbeat") == clone.refs_below("refs/fedops/heartbeat/") == names
+    assert clone.refs_below("refs/fedops/none") == {}
 
 
 def test_a_lost_race_moves_nothing_and_is_no_error(world: World) -> None:
@@ -563,6 +622,18 @@ def test_a_tag_is_the_same_object_wherever_it_is_written(world: World) -> None:
     commit = publish(one, files(a=b"1"))
     two.fetch()
     assert one.write_tag("global@v1.0.0", commit, "m") == two.write_tag("global@v1.0.0", commit, "m")
+
+
+def test_the_id_of_a_tag_is_known_before_it_is_written(world: World) -> None:
+    repository = world.clone()
+    commit = publish(repository, files(a=b"1"))
+    for message in ("m", "m\n\nKey: välue", ""):
+        name = repository.tag_id("global@v1.0.0", commit, message)
+        assert repository.resolve(name) is None
+        assert repository.write_tag("global@v1.0.0", commit, message) == name
+        assert repository.resolve(name) == commit
+    with pytest.raises(GitError):
+        repository.tag_id("a\nobject x", commit, "m")
 
 
 def test_a_tag_name_that_git_refuses_is_an_error(world: World) -> None:

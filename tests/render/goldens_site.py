@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedops.core.facts import Aggregate, Decision, Stop, Wait
 from fedops.core.findings import finding
+from fedops.core.health import Check
 from fedops.core.ids import CommitId, SiteId
 from fedops.core.made import Made
 from fedops.core.records import Source, TensorEntry, Unavailable, Witness
 from fedops.core.settings import Trigger
-from fedops.core.status import LocalWork, OpenPull, SiteLine, StatusReport
+from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Told, Trained
+from fedops.core.status import Heartbeat, LocalWork, OpenPull, SiteLine, StatusReport
+from fedops.render.health import health_text
 from fedops.render.history import log_text, show_text
+from fedops.render.run import ran_text, told_lines
 from fedops.render.site import pull_text, train_text
 from fedops.render.status import status_text
 from fedops.render.submission import pull_body, pull_title, submit_text
@@ -109,6 +114,80 @@ def status_strangers() -> str:
     unknown = report(Wait("nothing_new"), ready=(), own=SiteId("lab-x"), faults=(fault,))
     empty = report(Wait("nothing_new"), ready=(), sites=(), own=None)
     return status_text(unknown, NOW) + "\n\n" + status_text(empty, NOW) + "\n"
+
+
+def status_beats() -> str:
+    """Heartbeats are the sites' own words: from just now, stalled, of a clock that is ahead, and hostile ones."""
+    beats = {
+        A: Heartbeat(8, "waiting", minutes(179.5), stalled=False),
+        C: Heartbeat(8, "training", minutes(60), stalled=False),
+        B: Heartbeat(7, "submitting", minutes(-4000), stalled=True),
+        D: Heartbeat(-1, "pulling", minutes(500), stalled=False),
+        F: Heartbeat(8, f"{HOSTILE}\x1b[2J", minutes(100), stalled=False),
+    }
+    lines = tuple(replace(line, beat=beats.get(line.site)) for line in SITES)
+    return status_text(report(Wait("quorum", (C, E, B, F)), sites=lines), NOW) + "\n"
+
+
+# ---------------------------------------------------------------- a site's loop
+
+
+def run_told() -> str:
+    """Everything that `fedops run` tells on its way."""
+    refused = finding("norm_exceeded", "update.safetensors", got=12.5, expected=10.0)
+    many = finding("num_examples_invalid", "sites/hospital-a/submission.json", got=150, expected=[1, 100])
+    told: list[Told] = [
+        PulledModel(8, hex64("model v8"), 260),
+        Trained(8, 150, {"loss": 0.3141592653}, newest=8),
+        Trained(8, 1, {}, newest=10),
+        *(
+            HandedIn(8, outcome, n)
+            for outcome, n in (("opened", 12), ("moved", 12), ("open", 12), ("merged", None), ("used", None))
+        ),
+        Refusal(8, (refused,)),
+        Offline("origin: fetch: exit code 128, fatal: no route\x1b[2J to host"),
+        Online(),
+        Pause("suspended", 8),
+        Pause("quorum", 8),
+        Pause("closed", 8),
+        Pause("open", 8),
+        Pause("open", 8, pull(12, None)),
+        Pause("open", 8, pull(12, "pending", "waits for 1 more approval of this commit by a lead")),
+        Pause("rejected", 8),
+        Pause("rejected", 8, pull(12, "failure")),
+        Pause("rejected", 8, pull(12, "failure", f"rejected: {HOSTILE}\x1b[2J")),
+        Pause("refused", 8, findings=(refused,)),
+        Pause("unusable", 8, findings=(many,)),
+    ]
+    return "\n".join(line for one in told for line in told_lines(one, A)) + "\n"
+
+
+def run_ended() -> str:
+    """The result of a run, by how it ended."""
+    done = [HandedIn(7, "opened", 11), HandedIn(8, "opened", 12)]
+    results = [
+        ran_text("final", 9, [], None, A),
+        ran_text("enough", 8, done, None, A),
+        ran_text("once", 8, done[1:], Pause("open", 8, pull(12, None)), A),
+    ]
+    assert ran_text("unknown", 8, [], None, A) == ""
+    return "\n\n".join(results) + "\n"
+
+
+def doctor() -> str:
+    checks = [
+        Check("git", "ok", "git version 2.43.0"),
+        Check("site", "ok", "no site's clone: it reads", next="fedops join SITE, if it is one's"),
+        Check("work tree", "warning", "on topic", "on main", "git switch main"),
+        Check(
+            "policies/sites.yaml",
+            "broken",
+            "policies/sites.yaml:3: sites: bad\x1b[2J",
+            next="a lead corrects it on main",
+        ),
+        Check("store", "broken", "store: not mounted"),
+    ]
+    return "\n\n".join([health_text(checks), health_text(checks[:1]), health_text([])]) + "\n"
 
 
 # ---------------------------------------------------------------- history
@@ -227,7 +306,9 @@ def submitted() -> str:
     one = record(num_examples=1500)
     outcomes = [("opened", 12, True), ("moved", 12, True), ("open", 12, False), ("merged", None, False)]
     outcomes += [("used", None, False), ("planned", None, False)]
-    return "\n\n".join([*(submit_text(one, name, number, current=8, uploaded=up) for name, number, up in outcomes), ""])
+    told = [submit_text(one, name, number, current=8, uploaded=up) for name, number, up in outcomes]
+    told += [submit_text(one, name, None, current=8, uploaded=False, final=True) for name in ("final", "used")]
+    return "\n\n".join([*told, ""])
 
 
 def pull_page() -> str:
@@ -245,6 +326,10 @@ SITE_GOLDENS: Mapping[str, Callable[[], str]] = {
     "status_pulls.txt": status_pulls,
     "status_final.txt": status_final,
     "status_strangers.txt": status_strangers,
+    "status_beats.txt": status_beats,
+    "run_told.txt": run_told,
+    "run_ended.txt": run_ended,
+    "doctor.txt": doctor,
     "log.txt": log,
     "show.txt": show,
     "show_busy.txt": show_busy,

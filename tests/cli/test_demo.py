@@ -1,0 +1,279 @@
+"""`fedops demo`: the whole federation in a folder, played once, and what it refuses to touch."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedops.adapters import demo_data
+from fedops.app import demo
+from fedops.app.demo import SHARES, Ran, Stage, play
+from fedops.cli import demo as command
+from fedops.core.errors import ConfigError, FedopsError
+from tests.cli_world import in_process
+
+
+@pytest.mark.slow
+def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) -> None:
+    ran = in_process(tmp_path, "demo", "--dir", "demo", "--versions", "2", "--format", "json")
+    assert ran.code == 0, ran.err
+    result = ran.json
+    assert (result["schema"], result["ok"], result["changed"]) == ("fedops.demo/v1", True, True)
+
+    assert [v["version"] for v in result["versions"]] == [0, 1, 2]
+    assert result["versions"][-1]["accuracy"] > 0.9 > result["versions"][0]["accuracy"]
+    for version in result["versions"][1:]:
+        assert sum(c["share"] for c in version["contributions"]) == pytest.approx(1)
+        assert len(version["contributions"]) >= 2
+    assert result["verified"] == {"versions": 3, "ok": 3}
+    compared = {row["name"]: row for row in result["compared"]}
+    assert set(compared) == {"federation, v2", "pooled: all data in one place", *(f"{site} alone" for site in SHARES)}
+    assert all(row["accuracy"] > 0.8 for row in compared.values())
+    rows = [compared[f"{site} alone"]["rows"] for site in SHARES]
+    assert rows == sorted(rows, reverse=True)
+    assert sum(rows) == compared["federation, v2"]["rows"] == 569 - result["held_out_rows"]
+
+    nan, intruder = result["refused"]
+    assert (nan["site"], nan["reason"], nan["what"]) == ("clinic-c", "non_finite", "an update with NaN")
+    assert "a float tensor contains NaN or infinity" in nan["comment"]
+    assert "**Rejected**" in intruder["comment"]
+    assert (intruder["site"], intruder["reason"]) == ("clinic-d", "site_mismatch")
+    assert "sites/hospital-a" in intruder["comment"]
+    assert "do not name the same site" in intruder["comment"]
+
+    folder = tmp_path / "demo"
+    assert json.loads((folder / "summary.json").read_text())["versions"] == result["versions"]
+    assert ET.parse(folder / "accuracy.svg").getroot().tag.endswith("svg")
+    assert (folder / "origin.git" / "HEAD").is_file()
+    assert (folder / "store" / "global" / "oci-layout").is_file()
+    assert sorted(p.name for p in (folder / "models").iterdir()) == [f"v{n}.safetensors" for n in range(3)]
+    log = subprocess.run(["git", "-C", folder / "auditor", "log", "--format=%s %ae"], capture_output=True, text=True)
+    assert "global: v2" in log.stdout
+    assert {line.rsplit(" ", 1)[1] for line in log.stdout.splitlines()} == {"demo@example.invalid"}
+    # The sites' data are where they were, and nowhere else.
+    assert len(list(folder.rglob("data.npz"))) == len(SHARES)
+    assert (
+        b"data.npz"
+        not in subprocess.run(
+            ["git", "-C", folder / "origin.git", "log", "--all", "--name-only"], capture_output=True
+        ).stdout
+    )
+    assert_commands_of_the_text_work(folder)
+    # Progress told every step, in words.
+    assert "CI: v2 published: " in ran.err
+    assert re.search(r"CI: pull request #\d+ refused: non_finite", ran.err)
+    assert max(map(len, ran.err.splitlines())) <= 100
+
+
+def assert_commands_of_the_text_work(folder: Path) -> None:
+    from fedops.render.demo import demo_text
+
+    lines = demo_text(json.loads((folder / "summary.json").read_text()), "demo").splitlines()
+    commands = [line.strip() for line in lines[lines.index("try") + 1 :]]
+    assert commands[0] == "cd demo/auditor"
+    for line in commands[1:]:
+        words = line.split()
+        if words[0] == "fedops":
+            ran = in_process(folder / "auditor", *words[1:])
+            assert (ran.code, bool(ran.out)) == (0, True), line
+
+
+# ---------------------------------------------------------------- what stands in the way
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The demo without its play: folders that it would have played in."""
+    played: list[Path] = []
+
+    def play_nothing(stage: Stage, versions: int) -> Any:
+        played.append(stage.folder)
+        raise FedopsError("played")
+
+    monkeypatch.setattr(command, "play", play_nothing)
+    return played
+
+
+def test_an_earlier_demo_is_replaced_on_demand_only(tmp_path: Path, quick: list[Path]) -> None:
+    assert in_process(tmp_path, "demo").err.endswith("error: played\n")
+    folder = tmp_path / "demo-federation"
+    (folder / "trace").write_text("of the first")
+    ran = in_process(tmp_path, "demo")
+    assert (ran.code, len(quick)) == (2, 1)
+    assert "an earlier demo lies there" in ran.err
+    assert "hint: fedops demo --replace" in ran.err
+    assert (folder / "trace").exists()
+    assert in_process(tmp_path, "demo", "--replace").err.endswith("error: played\n")
+    assert not (folder / "trace").exists()
+    assert quick == [folder, folder]
+
+
+def test_a_folder_of_somebody_else_is_never_touched(tmp_path: Path, quick: list[Path]) -> None:
+    for name in (".home", "work"):
+        (tmp_path / "theirs" / name).mkdir(parents=True)
+    for more in ((), ("--replace",)):
+        ran = in_process(tmp_path, "demo", "--dir", "theirs", *more)
+        assert (ran.code, ran.out) == (2, "")
+        assert "exists and is no demo" in ran.err
+    (tmp_path / "file").write_text("x")
+    assert "is a file -> a folder" in in_process(tmp_path, "demo", "--dir", "file", "--replace").err
+    assert sorted(p.name for p in (tmp_path / "theirs").iterdir()) == [".home", "work"]
+    assert quick == []
+    (tmp_path / "empty").mkdir()
+    in_process(tmp_path, "demo", "--dir", "empty")
+    in_process(tmp_path, "demo", "--dir", "new/one")
+    assert quick == [tmp_path / "empty", tmp_path / "new" / "one"]
+
+
+@pytest.mark.parametrize("package", ["sklearn", "matplotlib"])
+def test_a_missing_package_is_told_before_anything_is_built(
+    package: str, tmp_path: Path, quick: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name.split(".", maxsplit=1)[0] == package:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    ran = in_process(tmp_path, "demo")
+    assert (ran.code, ran.out) == (2, "")
+    assert {"sklearn": "scikit-learn", "matplotlib": "matplotlib"}[package] + " is not installed" in ran.err
+    assert "hint: pip install 'fedops-git[demo]'" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("versions", ["0", "31", "x"])
+def test_a_number_of_versions_that_cannot_be_is_a_usage_error(versions: str, tmp_path: Path) -> None:
+    assert in_process(tmp_path, "demo", "--versions", versions).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- the story, without processes
+
+
+class Script:
+    """A Runner that answers like the commands; CI publishes when two sites have handed in, or never."""
+
+    def __init__(self, *, publishes: bool = True) -> None:
+        self.lines: list[str] = []
+        self.publishes = publishes
+        self.handed_in: list[str] = []
+        self.version = 0
+
+    def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran:
+        self.lines.append(f"{folder.name}: fedops {' '.join(a for a in arguments if a not in ('--format', 'json'))}")
+        answers: dict[str, Callable[[], Any]] = {
+            "join": lambda: {"public_key": f"key of {folder.name}"},
+            "submit": lambda: self._submit(folder.name),
+            "ci": self._reconcile,
+            "verify": lambda: {"versions": []},
+        }
+        return Ran(0, json.dumps(answers.get(arguments[0], dict)()), "")
+
+    def _submit(self, site: str) -> Any:
+        self.handed_in.append(site)
+        return {"pull": 10 + len(self.handed_in)}
+
+    def _reconcile(self) -> Any:
+        used, self.handed_in = self.handed_in, []
+        if not (self.publishes and len(used) > 1):
+            return {"pulls": [], "published": []}
+        self.version += 1
+        parts = [{"site": s, "share": 1 / len(used), "staleness": 0} for s in used]
+        return {"pulls": [], "published": [{"version": self.version, "contributions": parts}]}
+
+    def git(self, folder: Path, *arguments: str) -> Ran:
+        return Ran(0, "", "")
+
+    def python(self, folder: Path, *arguments: str) -> Ran:
+        return Ran(0, "7\n", "")
+
+
+def stage(folder: Path, run: Script) -> Stage:
+    return Stage(folder, run, lambda site, clone: None, lambda text: None, json.loads)
+
+
+def test_sites_hand_in_in_the_same_order_each_time(tmp_path: Path) -> None:
+    orders = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        script = Script()
+        told = play(stage(tmp_path / name, script), 3)
+        assert told.current == 3
+        ordered = [line for line in script.lines if ": fedops submit" in line or ": fedops site add" in line]
+        orders.append(ordered)
+        # A site pulls before it trains, and trains before it hands in; nobody trains twice on one version.
+        for site in SHARES:
+            mine = [
+                line.split()[2] for line in script.lines if line.startswith(f"{site}: fedops ") and "--out" not in line
+            ]
+            assert "".join(w[0] for w in mine if w in ("pull", "train", "submit")).replace("pts", "") in ("", "p", "pt")
+    assert orders[0] == orders[1]
+    assert [line.split(":")[0] for line in orders[0] if "submit" in line][:3] == [
+        "hospital-a",
+        "hospital-b",
+        "clinic-c",
+    ]
+
+
+def test_a_federation_that_stands_still_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FedopsError, match=f"v0 after {demo.MAX_TICKS} ticks -> v1"):
+        play(stage(tmp_path, Script(publishes=False)), 1)
+
+
+def test_a_command_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    (tmp_path / "clone").mkdir()
+    run = command.Processes(tmp_path)
+    with pytest.raises(
+        FedopsError, match=r"(?s)demo: fedops\.cli\.main status in clone: exit 2\n.*no federation\.yaml"
+    ):
+        run.fedops(tmp_path / "clone", "status")
+    assert run.fedops(tmp_path / "clone", "status", expect=(2,)).code == 2
+    with pytest.raises(FedopsError, match="demo: git nothing in clone: exit 1"):
+        run.git(tmp_path / "clone", "nothing")
+
+
+def test_processes_get_nothing_of_the_users_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDOPS_KEY", "/home/user/key")
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    ran = command.Processes(tmp_path).python(tmp_path, "-c", "import os; print(sorted(os.environ))")
+    assert not {"FEDOPS_KEY", "GITHUB_TOKEN", "GIT_DIR", "GIT_SSH"} & set(eval(ran.out))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match="git: not found"):
+        command.Processes(tmp_path).git(tmp_path, "status")
+
+
+def test_a_version_that_does_not_verify_makes_the_demo_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = demo.Told(verified={"versions": [{"ok": True}, {"ok": False}]})
+    monkeypatch.setattr(command, "play", lambda stage, versions: told)
+    monkeypatch.setattr(command, "_arrays", lambda path: ([[0.0] * 30], [1.0]))
+    ran = in_process(tmp_path, "demo", "--dir", "d", "--format", "json")
+    assert (ran.code, ran.json["ok"], ran.json["verified"]) == (3, False, {"versions": 2, "ok": 1})
+    assert "FAILED to verify" in in_process(tmp_path, "demo", "--dir", "d", "--replace").out
+
+
+def test_a_model_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "v0.safetensors").write_bytes(b"not a model")
+    with pytest.raises(FedopsError, match=r"v0\.safetensors: format_unknown"):
+        command._arrays(tmp_path / "v0.safetensors")
+
+
+def test_the_data_are_cut_by_tumour_size_and_nobody_has_the_held_out_rows() -> None:
+    data = demo_data.load(SHARES)
+    assert sum(len(y) for _, y in data.sites.values()) + len(data.held_out[1]) == 569
+    sizes = [table[0][:, 0] for table in data.sites.values()]
+    assert all(a.max() <= b.min() for a, b in itertools.pairwise(sizes))
+    train = {row.tobytes() for x, _ in data.sites.values() for row in x}
+    assert not any(row.tobytes() in train for row in data.held_out[0])
