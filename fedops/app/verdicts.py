@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import Field
 
 from fedops.app.inspect import Judgement
-from fedops.core.documents import BadJson, Json, parse_json
+from fedops.core.documents import Document, Json, load_json_document
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Pull, Verdict
+from fedops.core.facts import Pull, Verdict, VerdictState
 from fedops.core.findings import Finding, as_json, finding, slug_of
 from fedops.core.ids import CommitId, Digest
+from fedops.core.records import DigestText, Hex40
+from fedops.core.settings import Positive
 
 SCHEMA = "fedops.verdicts/v1"
-STATES = ("accepted", "rejected", "pending", "not_a_submission")
+MAX_BYTES = 16_000_000
+# NOTE: Linux starts no process with a single argument or variable of 128 KiB; a job output may have 1 MB.
+MAX_OUTPUT_BYTES = 100_000
+MAX_FINDINGS_BYTES = 4_000  # of one verdict
+_HINT = "pass output `verdicts` of `fedops ci inspect`, or a file of `fedops ci inspect --format json`"
+
+
+class _Finding(Document):
+    id: str
+    slug: str
+    severity: Literal["error", "warning"]
+    where: str
+    got: Json
+    expected: Json
+    detail: dict[str, Json] | None
+
+
+class _Verdict(Document):
+    pull: Positive
+    head: Hex40
+    policy: DigestText
+    main: Hex40
+    state: VerdictState
+    findings: tuple[_Finding, ...]
+    note: str
+
+
+class _Verdicts(Document):
+    """The verdicts alone, or in the frame that every `--format json` result has."""
+
+    schema_: Literal["fedops.verdicts/v1"] = Field(alias="schema")
+    ok: bool | None = None
+    changed: bool | None = None
+    findings: tuple[_Finding, ...] = ()
+    verdicts: tuple[_Verdict, ...]
 
 
 def dump_verdicts(judged: Iterable[Judgement]) -> Json:
@@ -27,11 +67,47 @@ def dump_verdicts(judged: Iterable[Judgement]) -> Json:
                 "main": j.verdict.main,
                 "state": j.verdict.state,
                 "findings": [as_json(f) for f in j.verdict.findings],
-                "note": j.note,
+                "note": _encodable(j.note),
             }
             for j in judged
         ],
     }
+
+
+def fitted(verdicts: Json) -> Json:
+    """As much of dump_verdicts' value as fits into one job output and one environment variable.
+
+    Each verdict keeps the findings that fit, accepted ones go before others; a pull request that is left out is judged
+    again by the next run, and no site can take up the room of the others.
+    """
+    cut = [_cut(one) for one in verdicts["verdicts"]]
+    kept: set[int] = set()
+    room = MAX_OUTPUT_BYTES
+    for one in sorted(cut, key=lambda v: v["state"] != "accepted"):
+        size = _size(one)
+        if size <= room:
+            room -= size
+            kept.add(one["pull"])
+    return verdicts | {"verdicts": [one for one in cut if one["pull"] in kept]}
+
+
+def _cut(verdict: Json) -> Json:
+    findings: list[Json] = []
+    room = MAX_FINDINGS_BYTES
+    for one in verdict["findings"]:
+        size = _size(one)
+        if size > room and not findings:
+            # Never none at all: the reason must reach the site, if not every detail of it.
+            findings.append(one | {"where": one["where"][:200], "got": None, "expected": None, "detail": None})
+        if size > room:
+            break
+        room -= size
+        findings.append(one)
+    return verdict | {"findings": findings, "note": verdict["note"][:1000]}
+
+
+def _size(value: Json) -> int:
+    return len(json.dumps(value, separators=(",", ":"))) + 1
 
 
 def load_verdicts(data: bytes, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
@@ -41,31 +117,29 @@ def load_verdicts(data: bytes, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
         ConfigError: the text is not what dump_verdicts wrote.
     """
     try:
-        value = parse_json(data, "verdicts")
-        if value["schema"] != SCHEMA:
-            raise ConfigError(f"verdicts: schema {value['schema']!r} -> {SCHEMA!r}")
-        by_head = {(one["pull"], one["head"]): _verdict(one) for one in value["verdicts"]}
-        notes = {one["pull"]: str(one["note"]) for one in value["verdicts"]}
-    except (BadJson, KeyError, TypeError) as e:
-        raise ConfigError(f"verdicts: {e}", hint="pass the output of `fedops ci inspect --format json`") from e
+        stored = load_json_document(data, _Verdicts, "verdicts", max_bytes=MAX_BYTES)
+    except ConfigError as e:
+        raise ConfigError(e.message, hint=_HINT) from e
+    by_head = {(one.pull, one.head): one for one in stored.verdicts}
+    if len(by_head) < len(stored.verdicts):
+        raise ConfigError("verdicts: two for one head", hint=_HINT)
     return tuple(
-        Judgement(pull, by_head[pull.number, pull.head], note=notes[pull.number])
+        Judgement(pull, _verdict(one), note=one.note)
         for pull in pulls
-        if (pull.number, pull.head) in by_head
+        if (one := by_head.get((pull.number, pull.head))) is not None
     )
 
 
-def _verdict(one: Json) -> Verdict:
-    if one["state"] not in STATES:
-        raise ConfigError(f"verdicts: state {one['state']!r} -> one of {', '.join(STATES)}")
+def _verdict(one: _Verdict) -> Verdict:
     return Verdict(
-        CommitId(one["head"]),
-        Digest(one["policy"]),
-        CommitId(one["main"]),
-        one["state"],
-        tuple(_finding(f) for f in one["findings"]),
+        CommitId(one.head), Digest(one.policy), CommitId(one.main), one.state, tuple(_finding(f) for f in one.findings)
     )
 
 
-def _finding(one: Json) -> Finding:
-    return finding(slug_of(one["slug"]), one["where"], got=one["got"], expected=one["expected"], detail=one["detail"])
+def _finding(one: _Finding) -> Finding:
+    # Text and severity come from the catalogue again, whatever the other job said.
+    return finding(slug_of(one.slug), one.where, got=one.got, expected=one.expected, detail=one.detail)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
