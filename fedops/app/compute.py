@@ -11,8 +11,8 @@ from fedops.app.engine import Aggregated, Base, Input, Rule, aggregate
 from fedops.app.model_bytes import open_global, open_update
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Submission
-from fedops.core.findings import Finding, finding
+from fedops.core.facts import Submission, Weighted
+from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId
 from fedops.core.policy import Weighing
 from fedops.core.settings import Aggregation
@@ -37,12 +37,19 @@ def refuse_unavailable_rules(policy: Aggregation) -> None:
 
 
 def compute(
-    ctx: Context, main: Snapshot, weights: Weighing, located: Located, target: Path
+    ctx: Context,
+    main: Snapshot,
+    weights: Weighing,
+    located: Located,
+    target: Path,
+    *,
+    opened: Callable[[int], OpenModel] | None = None,
 ) -> Aggregated | dict[BlobId, Finding] | Finding:
     """Aggregate the weighed submissions into `target`.
 
     Args:
         main: the pinned commit: base models, policies.
+        opened: opens the model of a global version; None: fetches it.
 
     Returns:
         What was written; or record blob -> finding for submissions whose bytes cannot be used; or the finding that
@@ -51,29 +58,57 @@ def compute(
     Raises:
         StoreError: a global model cannot be had.
     """
-    policy = main.aggregation
-    refuse_unavailable_rules(policy)
+    refuse_unavailable_rules(main.aggregation)
     numbers = {main.version.version, *(w.submission.base_version for w in weights.weighted)}
     with ExitStack() as stack:
         globals_: dict[int, OpenModel] = {}
         for number in sorted(numbers):
-            globals_[number] = open_global(ctx, main, number)
+            globals_[number] = opened(number) if opened is not None else open_global(ctx, main, number)
             stack.callback(globals_[number].close)
-        opened, bad = _open_updates(ctx, main, [w.submission for w in weights.weighted], located, globals_, stack)
+        updates, bad = _open_updates(ctx, main, [w.submission for w in weights.weighted], located, globals_, stack)
         if bad:
             return bad
-        inputs = [Input(w, opened[w.submission.record_blob], f"sites/{w.submission.site}") for w in weights.weighted]
-        rule = Rule(
-            strategy=make_strategy(policy.strategy),
-            denominator=weights.denominator,
-            integers=policy.integers,
-            want_norms=main.submission_policy.update_norm_max is not None,
-        )
+        inputs = [Input(w, updates[w.submission.record_blob], f"sites/{w.submission.site}") for w in weights.weighted]
         specs = globals_[main.version.version].specs
         bases = {number: Base(model, f"v{number}") for number, model in globals_.items()}
         sink = stack.enter_context(ctx.models.create(target, specs))
-        made = aggregate(main.version.version, bases, inputs, rule, sink)
+        made = aggregate(main.version.version, bases, inputs, _rule(main, weights), sink)
     return _judged(main, weights, made)
+
+
+def _rule(main: Snapshot, weights: Weighing) -> Rule:
+    policy = main.aggregation
+    return Rule(
+        strategy=make_strategy(policy.strategy),
+        denominator=weights.denominator,
+        integers=policy.integers,
+        want_norms=main.submission_policy.update_norm_max is not None,
+    )
+
+
+def judge_alone(
+    ctx: Context,
+    main: Snapshot,
+    submission: Submission,
+    path: Path,
+    target: Path,
+    *,
+    opened: Callable[[int], OpenModel] | None = None,
+) -> Finding | None:
+    """What is wrong with the bytes of one submission, also as the only one of a version; None: nothing.
+
+    Args:
+        path: its bytes.
+        target: for the model that this gives; gone afterwards.
+    """
+    staleness = main.version.version - submission.base_version
+    # What is wrong with bytes does not depend on how much they would have counted.
+    weights = Weighing((Weighted(submission, staleness, 1.0, 1.0),), 1.0)
+    made = compute(ctx, main, weights, lambda _: path, target, opened=opened)
+    target.unlink(missing_ok=True)
+    if isinstance(made, dict):
+        return made[submission.record_blob]
+    return made if isinstance(made, Finding) else None
 
 
 def _open_updates(
@@ -94,8 +129,8 @@ def _open_updates(
             stack.callback(model.close)
             opened[s.record_blob] = model
             findings += validate_specs(model.specs, globals_[s.base_version].specs, where, s.payload)
-        if findings:
-            bad[s.record_blob] = findings[0]
+        if faults := errors(findings):
+            bad[s.record_blob] = faults[0]
     return opened, bad
 
 

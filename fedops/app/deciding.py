@@ -6,14 +6,14 @@ Reconcile, publish and verify all come here, so that what is published is what a
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedops.app.merged import MergedState, merged_state
-from fedops.app.snapshot import Snapshot, snapshot, time_text
+from fedops.app.merged import MergedState
+from fedops.app.snapshot import Snapshot, time_text
 from fedops.core.facts import Aggregate, Decision, Excluded, Submission, Weighted
 from fedops.core.findings import Finding
-from fedops.core.ids import BlobId, CommitId, Digest
+from fedops.core.ids import BlobId, Digest
 from fedops.core.policy import Weighing, aggregate_metrics, consumed_after, decide, eligible, weigh
 from fedops.core.records import (
     Carried,
@@ -28,7 +28,6 @@ from fedops.core.records import (
 )
 from fedops.core.settings import Aggregation
 from fedops.core.strategies import ENGINE, describe
-from fedops.ports import Repository
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,14 @@ class Skips:
     unavailable: Mapping[BlobId, str] = field(default_factory=dict)
     rejected: Mapping[BlobId, Finding] = field(default_factory=dict)
 
+    def joined(self, other: Skips) -> Skips:
+        """What either says."""
+        return Skips({**self.unavailable, **other.unavailable}, {**self.rejected, **other.rejected})
+
+    def slugs(self) -> dict[BlobId, str]:
+        """Why, for each submission that is skipped."""
+        return {**self.unavailable, **{blob: f.slug for blob, f in self.rejected.items()}}
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -55,19 +62,6 @@ class Situation:
     skips: Skips
 
 
-def situation(
-    repository: Repository,
-    commit: CommitId,
-    *,
-    now: dt.datetime,
-    skips: Skips | None = None,
-    open_version_pull: int | None = None,
-) -> Situation:
-    """Read one commit of main and decide on it."""
-    main = snapshot(repository, commit)
-    return situation_of(main, merged_state(repository, main), now=now, skips=skips, open_version_pull=open_version_pull)
-
-
 def situation_of(
     main: Snapshot,
     merged: MergedState,
@@ -78,15 +72,12 @@ def situation_of(
 ) -> Situation:
     """Decide on what was read; pure apart from reading documents of the snapshot."""
     skips = skips or Skips()
-    unsigned = {e.submission.record_blob for e in merged.unsigned}
-    candidates, by_tree = eligible(
-        [s for s in merged.submissions if s.record_blob not in unsigned], main.version, main.sites, main.aggregation
-    )
+    candidates, by_tree = eligible(merged.fit(), main.version, main.sites, main.aggregation, taken=merged.taken())
     rejected = [
         Excluded(s, skips.rejected[s.record_blob], "bytes") for s in candidates if s.record_blob in skips.rejected
     ]
     use = [s for s in candidates if s.record_blob not in skips.rejected and s.record_blob not in skips.unavailable]
-    excluded = sorted([*by_tree, *merged.unsigned, *rejected], key=lambda e: e.submission.site)
+    excluded = sorted([*by_tree, *merged.refused, *rejected], key=lambda e: e.submission.site)
     decision = decide(
         main.aggregation,
         use,
@@ -207,7 +198,3 @@ def make_witness(
         software=dict(software),
         run_url=run_url,
     )
-
-
-def by_site(submissions: Sequence[Submission]) -> dict[str, Submission]:
-    return {s.site: s for s in submissions}

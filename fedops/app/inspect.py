@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from fedops.app.context import Context
 from fedops.app.model_bytes import fetch_update, open_global, open_update
-from fedops.app.snapshot import Snapshot, snapshot, version_record
-from fedops.core.errors import FedopsError, GitError
+from fedops.app.snapshot import Snapshot, main_snapshot, version_record
+from fedops.core.documents import MAX_DOCUMENT_BYTES
+from fedops.core.errors import FedopsError, GitError, StoreError
 from fedops.core.facts import Pull, TreeEntry, Verdict, VerdictState
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import CommitId, SiteId, record_path, update_path
@@ -52,7 +54,12 @@ class BytesMemory:
 
 
 def inspect_pull(ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory) -> Judgement:
-    """Judge one pull request whole; a fault of the machine gives `pending`, never a wrong answer."""
+    """Judge one pull request whole; a fault of the machine gives `pending`, never a wrong answer.
+
+    Raises:
+        ConfigError: main's own documents cannot be read, so nothing can be judged.
+    """
+    main.require_documents()
     try:
         judged = judge_documents(ctx, main, pull)
         if judged.verdict.state != "accepted":
@@ -65,13 +72,18 @@ def inspect_pull(ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory) 
             judged, verdict=replace(judged.verdict, state=state, findings=judged.verdict.findings + findings)
         )
     except FedopsError as e:
+        # NOTE: also where a store refuses us: it may be a site's own, and then stops nobody else.
         return _pending(main, pull, e)
 
 
 def _pending(main: Snapshot, pull: Pull, error: FedopsError) -> Judgement:
+    where = f"pull/{pull.number}"
+    if isinstance(error, GitError) and error.slug == "lineage_broken":
+        found = finding("commit_shape", where, got="no commit in common with main", expected="one commit on main")
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (found,)))
     if isinstance(error, GitError) and error.cause == "permanent":
-        broken = finding("object_corrupt", f"pull/{pull.number}", got=error.message)
-        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (broken,)))
+        found = finding("object_corrupt", where, got=error.message)
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (found,)))
     verdict = Verdict(pull.head, main.policy, main.commit, "pending", ())
     return Judgement(pull, verdict, note=f"{TEMPORARY}: {error.message}")
 
@@ -115,8 +127,19 @@ def _commit_findings(ctx: Context, main: Snapshot, pull: Pull, site: SiteId) -> 
     findings = validate_commit(head, on_main)
     keys = main.sites.sites[site].keys if site in main.sites.sites else ()
     signer = repository.signer(pull.head, keys)
-    return findings + validate_signature(
+    findings += validate_signature(
         signer, site, main.sites, main.submission_policy, same_repository=pull.same_repository
+    )
+    return findings + _clashes(ctx, main, pull.head, site)
+
+
+def _clashes(ctx: Context, main: Snapshot, head: CommitId, site: SiteId) -> tuple[Finding, ...]:
+    """Files of the site that main changed since the head was made: a merge would conflict, or mix what nobody judged."""
+    ours = {e.path: e.blob for e in ctx.repository.entries(head, f"sites/{site}")}
+    moved = [c.path for c in ctx.repository.changes(head, main.commit) if c.path in ours and c.blob != ours[c.path]]
+    return tuple(
+        finding("commit_shape", path, got="changed on main since", expected="made on the present main")
+        for path in moved[:1]
     )
 
 
@@ -141,15 +164,15 @@ def _head_blobs(ctx: Context, main: Snapshot, head: CommitId, site: SiteId) -> t
 def known_at(main: Snapshot, site: SiteId, base_version: int) -> Known:
     """What the record check must know of main: versions, what is used up, and whose bytes are already there."""
     version = main.version
-    models = {version.version: version.model.sha256}
-    if 0 <= base_version < version.version:
-        made = version_record(main.repository, main, base_version)
-        if made is not None:
-            models[base_version] = made[1].model.sha256
+    base_sha256 = _sha256_of(main, base_version)
     digests = {c.sha256: SiteId(c.site) for c in version.contributions if c.site != site}
     own: Record | None = None
     for other in main.folders:
-        record, _ = parse_record(main.bytes_of(record_path(other)), record_path(other), max_bytes=1_048_576)
+        path = record_path(other)
+        entry = main.files[path]
+        if entry.mode != "100644" or entry.size > MAX_DOCUMENT_BYTES:
+            continue  # put there by hand; it can never count, and must not keep others from being judged
+        record, _ = parse_record(main.bytes_of(path), path, max_bytes=MAX_DOCUMENT_BYTES)
         if record is not None and other == site:
             own = record
         elif record is not None:
@@ -157,11 +180,19 @@ def known_at(main: Snapshot, site: SiteId, base_version: int) -> Known:
     return Known(
         current=version.version,
         consumed=version.consumed,
-        models=models,
+        models={} if base_sha256 is None else {base_version: base_sha256},
         staleness_max=main.aggregation.staleness.max,
         own=own,
         taken=digests,
     )
+
+
+def _sha256_of(main: Snapshot, number: int) -> str | None:
+    """Digest of a version's model; None if main has no such version."""
+    if number == main.version.version:
+        return main.version.model.sha256
+    made = version_record(main.repository, main, number)
+    return made[1].model.sha256 if made is not None else None
 
 
 def judge_bytes(
@@ -172,7 +203,9 @@ def judge_bytes(
     Raises:
         StoreError: the store is broken; no verdict can be given now.
     """
-    base_sha256 = known_at(main, site, record.base_version).models[record.base_version]
+    base_sha256 = _sha256_of(main, record.base_version)
+    if base_sha256 is None:
+        raise StoreError(f"v{record.base_version}: not on main's first-parent line", slug="object_missing")
     key = (head, main.policy, base_sha256)
     if key not in memory.known:
         memory.known[key] = judge_update(ctx, main, site, record)
@@ -188,23 +221,16 @@ def judge_update(ctx: Context, main: Snapshot, site: SiteId, record: Record) -> 
     model, findings = open_update(ctx, path, main.submission_policy.limits, where)
     if model is None:
         return findings
-    base = open_global(ctx, main, record.base_version)
-    try:
+    with closing(model), closing(open_global(ctx, main, record.base_version)) as base:
         more, _ = validate_model(model, base, main.submission_policy, where=where, payload=record.payload)
         return findings + more
-    finally:
-        base.close()
-        model.close()
 
 
 def refreshed(ctx: Context) -> Snapshot:
     """Fetch, and read the tip of main.
 
     Raises:
-        GitError: there is no main.
+        ConfigError: there is no main.
     """
     ctx.repository.fetch()
-    commit = ctx.repository.resolve("main")
-    if commit is None:
-        raise GitError("main: no such branch on origin", hint="push the federation's main branch first")
-    return snapshot(ctx.repository, commit)
+    return main_snapshot(ctx.repository)

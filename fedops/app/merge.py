@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, assert_never
 
 from fedops.app.context import Context
 from fedops.app.inspect import Judgement, judge_documents, refreshed
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import FedopsError
-from fedops.core.facts import Marker
+from fedops.core.facts import Marker, VerdictState
 from fedops.core.findings import errors
 from fedops.core.plan import merge_message
 from fedops.core.report import STAGES, PullReport, pull_report
@@ -21,10 +22,15 @@ _STATES = {"accepted": "success", "rejected": "failure", "pending": "pending"}
 
 @dataclass(frozen=True)
 class Merged:
-    """What was done with one pull request: merged | rejected | waiting | ignored | lost."""
+    """What was done with one pull request.
+
+    Attributes:
+        outcome: "lost": something moved meanwhile, and it is to be looked at again; "ignored": nothing to decide.
+        changed: something is not as it was before, or not as it was judged: another look may find more to do.
+    """
 
     judgement: Judgement
-    outcome: str
+    outcome: Literal["merged", "rejected", "waiting", "ignored", "lost"]
     changed: bool
 
 
@@ -33,41 +39,59 @@ def merge_pull(ctx: Context, inspected: Judgement) -> Merged:
 
     The documents are judged again on the main of this moment: another merge may have brought the same bytes.
     """
-    pull = inspected.pull
     if inspected.verdict.state == "not_a_submission":
         return Merged(inspected, "ignored", changed=False)
     main = refreshed(ctx)
     now = _again(ctx, main, inspected)
-    if now.verdict.state != "accepted":
-        return Merged(now, "rejected" if now.verdict.state == "rejected" else "waiting", report(ctx, main, now))
-    note = missing_approvals(ctx, main, now)
-    if note:
-        waiting = replace(now, verdict=replace(now.verdict, state="pending"), note=note, awaits_approval=True)
-        return Merged(waiting, "waiting", report(ctx, main, waiting))
-    assert now.record is not None
-    assert now.site is not None
-    # NOTE: reported before the merge, so that a merged pull request never lacks its verdict.
-    report(ctx, main, now)
-    message = merge_message(now.site, now.record.base_version, pull.number, pull.author, pull.head, main.policy)
-    outcome = ctx.forge.merge(pull.number, pull.head, message)
-    ctx.repository.fetch()
-    return Merged(now, "merged" if outcome in ("merged", "already_merged") else "lost", changed=True)
+    if now is None:
+        return Merged(inspected, "lost", changed=True)
+    if now.verdict.state == "accepted" and (note := missing_approvals(ctx, main, now)):
+        now = replace(now, verdict=replace(now.verdict, state="pending"), note=note, awaits_approval=True)
+    match now.verdict.state:
+        case "accepted":
+            return _merge(ctx, main, now)
+        case "rejected":
+            return Merged(now, "rejected", report(ctx, main, now))
+        case "pending":
+            return Merged(now, "waiting", report(ctx, main, now))
+        case "not_a_submission":  # another run has merged it
+            return Merged(now, "ignored", changed=False)
+        case never:
+            assert_never(never)
 
 
-def _again(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement:
-    """Documents judged anew, the bytes' part taken from inspect; another policy voids that part."""
-    if inspected.verdict.state != "accepted":
+def _again(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:
+    """Documents judged anew, the bytes' part taken from inspect; None if the policies changed, which voids that part."""
+    if inspected.verdict.policy != main.policy:
+        return None
+    if inspected.verdict.state == "not_a_submission":
         return inspected
     try:
         documents = judge_documents(ctx, main, inspected.pull)
     except FedopsError as e:
-        return replace(inspected, verdict=replace(inspected.verdict, state="pending"), note=e.message)
+        state: VerdictState = "pending" if inspected.verdict.state == "accepted" else inspected.verdict.state
+        return replace(inspected, verdict=replace(inspected.verdict, state=state), note=inspected.note or e.message)
+    if inspected.verdict.state != "accepted":
+        return replace(inspected, site=documents.site, record=documents.record)
     if documents.verdict.state != "accepted":
         return documents
-    if inspected.verdict.policy != main.policy:
-        stale = replace(documents.verdict, state="pending")
-        return replace(documents, verdict=stale, note="the policies changed meanwhile; it is checked again")
     return replace(documents, verdict=replace(documents.verdict, findings=inspected.verdict.findings))
+
+
+def _merge(ctx: Context, main: Snapshot, accepted: Judgement) -> Merged:
+    """Merge exactly the head that was judged."""
+    pull, record = accepted.pull, accepted.record
+    assert record is not None
+    assert accepted.site is not None
+    # NOTE: reported before the merge, so that a merged pull request never lacks its verdict.
+    report(ctx, main, accepted)
+    message = merge_message(accepted.site, record.base_version, pull.number, pull.author, pull.head, main.policy)
+    outcome = ctx.forge.merge(pull.number, pull.head, message)
+    if outcome in ("merged", "already_merged"):
+        return Merged(accepted, "merged", changed=outcome == "merged")
+    # A forge that refuses although nothing moved would refuse again at once.
+    moved = ctx.forge.pull(pull.number).head != pull.head or refreshed(ctx).commit != main.commit
+    return Merged(accepted, "lost", changed=moved)
 
 
 def missing_approvals(ctx: Context, main: Snapshot, judged: Judgement) -> str:
@@ -75,7 +99,8 @@ def missing_approvals(ctx: Context, main: Snapshot, judged: Judgement) -> str:
     policy = main.aggregation.merge
     if policy.mode == "auto":
         return ""
-    leads = {lead.id for lead in main.sites.leads}
+    assert judged.site is not None
+    leads = main.sites.judges_of(judged.site)
     reviews = [
         r
         for r in ctx.forge.reviews(judged.pull.number)
@@ -101,7 +126,8 @@ def report(ctx: Context, main: Snapshot, judged: Judgement) -> bool:
         ran=STAGES if judged.awaits_approval else None,
         next_step=f"a lead runs `fedops review {pull.number} --approve`." if judged.awaits_approval else "",
     )
-    marker = Marker("submission", judged.site or f"pull-{pull.number}")
+    # NOTE: not by site: a verdict that fails early does not know it, and one pull request has one comment.
+    marker = Marker("submission", f"pull-{pull.number}")
     changed = ctx.forge.upsert_comment(pull.number, marker, pull_comment(facts, marker))
     state = _STATES[verdict.state]
     text = _status_text(judged)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
-from fedops.app.snapshot import Snapshot, snapshot
+from fedops.app.snapshot import Snapshot, snapshot, version_record
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Commit, Excluded, Submission
 from fedops.core.findings import Finding, errors, finding
-from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path
+from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path, update_path
 
 # NOTE: not from core.validate, which imports numpy: `fedops status` comes through here.
 from fedops.core.parse_record import parse_record
 from fedops.core.records import Record, render_pointer, update_pointer
 from fedops.core.validate_change import validate_signature
+from fedops.core.validate_record import within_policy
 from fedops.ports import Repository
 
 
@@ -25,21 +28,47 @@ class MergedState:
     Attributes:
         records: well-formed record of each site, consumed ones too.
         submissions: not consumed, on an existing version, well-formed; ascending site.
-        unsigned: those of them that lack the signature which the policy asks for.
+        refused: those of them that lack the signature which the policy asks for, or are not within its limits: merged
+            by hand, or before the policy changed.
         faults: one finding for each record that can never count.
     """
 
     records: Mapping[SiteId, Record]
     submissions: tuple[Submission, ...]
-    unsigned: tuple[Excluded, ...]
+    refused: tuple[Excluded, ...]
     faults: tuple[Finding, ...]
 
+    def fit(self) -> tuple[Submission, ...]:
+        """The submissions that the submission policy allows."""
+        refused = {e.submission.site for e in self.refused}
+        return tuple(s for s in self.submissions if s.site not in refused)
 
-def merged_state(repository: Repository, main: Snapshot) -> MergedState:
+    def taken(self) -> dict[str, SiteId]:
+        """Sha256 of bytes -> site, of the records that are used up or can never count."""
+        fresh = {s.site for s in self.submissions}
+        return {record.sha256: site for site, record in sorted(self.records.items()) if site not in fresh}
+
+
+class History(Protocol):
+    """What somebody knows who has read all of main's history."""
+
+    def merges(self, until: CommitId, wanted: Mapping[SiteId, BlobId]) -> Mapping[SiteId, Commit]:
+        """As `find_merges`."""
+        ...
+
+    def model_sha256(self, until: CommitId, number: int) -> str | None:
+        """Of a version's model, if the line up to a commit has that version."""
+        ...
+
+
+def merged_state(repository: Repository, main: Snapshot, *, history: History | None = None) -> MergedState:
     """Read the sites' records on a commit of main and find the merges of those that are not consumed.
 
     Costs one `ls-tree` for the snapshot, plus one tree comparison for each first-parent commit back to the oldest
     merge that is looked for.
+
+    Args:
+        history: known already; None: it is walked as far as it must be.
     """
     records: dict[SiteId, Record] = {}
     faults: list[Finding] = []
@@ -56,14 +85,16 @@ def merged_state(repository: Repository, main: Snapshot) -> MergedState:
             blobs = main.site_blobs(site)
             assert blobs is not None
             fresh[site] = blobs
-    merges = find_merges(repository, main.commit, {site: blobs[0] for site, blobs in fresh.items()})
+    wanted = {site: blobs[0] for site, blobs in fresh.items()}
+    history = history or _Unread(repository, main)
+    merges = history.merges(main.commit, wanted)
     submissions = tuple(_submission(site, records[site], fresh[site], merges[site]) for site in sorted(fresh))
-    unsigned = tuple(
+    refused = tuple(
         Excluded(s, fault, "tree")
         for s in submissions
-        for fault in _signature_faults(repository, main, s, merges[s.site])[:1]
+        for fault in islice(_refusals(repository, main, s, records[s.site], merges[s.site], history), 1)
     )
-    return MergedState(records, submissions, unsigned, tuple(faults))
+    return MergedState(records, submissions, refused, tuple(faults))
 
 
 def _unreadable(site: SiteId, got: object, expected: object) -> Finding:
@@ -77,18 +108,39 @@ def _readable_record(main: Snapshot, site: SiteId) -> tuple[Record, Finding] | t
         return None, _unreadable(site, "no pointer", "record and pointer")
     limits = main.submission_policy.limits
     path = record_path(site)
-    entry = main.files[path]
-    if entry.mode != "100644" or entry.size > limits.record_bytes:
-        return None, _unreadable(site, f"mode {entry.mode}, {entry.size} bytes", "a small plain file")
-    record, faults = parse_record(main.bytes_of(path), path, max_bytes=limits.record_bytes)
+    for name, limit in (
+        (path, limits.record_bytes),
+        (update_path(site, main.federation.extension), limits.pointer_bytes),
+    ):
+        entry = main.files[name]
+        if entry.mode != "100644" or entry.size > limit:
+            return None, _unreadable(site, f"mode {entry.mode}, {entry.size} bytes", "a small plain file")
+    data = main.bytes_of(path, max_bytes=limits.record_bytes)
+    record, faults = parse_record(data, path, max_bytes=limits.record_bytes)
     if record is None or errors(faults):
         return None, _unreadable(site, [f.slug for f in faults], "a record that fedops wrote")
-    if record.site != site:
-        return None, _unreadable(site, record.site, site)
+    said, expected = (record.site, record.format), (site, main.federation.model.format)
+    if said != expected:
+        return None, _unreadable(site, list(said), list(expected))
     pointer = render_pointer(update_pointer(record, main.federation.extension))
-    if main.repository.read(blobs[1], max_bytes=2 * limits.pointer_bytes) != pointer:
+    if main.repository.read(blobs[1], max_bytes=limits.pointer_bytes) != pointer:
         return None, _unreadable(site, "another pointer", "the pointer of its record")
     return record, _unreadable(site, None, None)
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """History that is walked for each question."""
+
+    repository: Repository
+    main: Snapshot
+
+    def merges(self, until: CommitId, wanted: Mapping[SiteId, BlobId]) -> Mapping[SiteId, Commit]:
+        return find_merges(self.repository, until, wanted)
+
+    def model_sha256(self, _until: CommitId, number: int) -> str | None:
+        made = version_record(self.repository, self.main, number)
+        return made[1].model.sha256 if made is not None else None
 
 
 def find_merges(repository: Repository, until: CommitId, wanted: Mapping[SiteId, BlobId]) -> dict[SiteId, Commit]:
@@ -129,6 +181,26 @@ def handed_in_commit(repository: Repository, submission: Submission, merge: Comm
         if any(e.path == path and e.blob == submission.record_blob for e in repository.entries(parent, path)):
             return parent
     return merge.id
+
+
+def _refusals(
+    repository: Repository,
+    main: Snapshot,
+    submission: Submission,
+    record: Record,
+    merge: Commit,
+    history: History,
+) -> Iterator[Finding]:
+    """What the submission policy of now does not allow, whoever merged it and whenever."""
+    yield from _signature_faults(repository, main, submission, merge)
+    policy = main.submission_policy
+    where = record_path(submission.site)
+    yield from within_policy(record, where, policy, metric_names=policy.metrics.allowed)
+    if record.base_sha256 is not None:
+        base = history.model_sha256(main.commit, record.base_version)
+        if record.base_sha256 != base:
+            detail = {"site": submission.site, "field": "base_sha256"}
+            yield finding("hash_mismatch", where, got=record.base_sha256, expected=base, detail=detail)
 
 
 def _signature_faults(

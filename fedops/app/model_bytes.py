@@ -17,23 +17,23 @@ from fedops.core.settings import Limits
 from fedops.core.validate import validate_artifact
 from fedops.ports import OpenModel, Store
 
-# What a store can say of one object without being broken itself.
+# What a store can say of one object without being broken itself: it is not there, or has other bytes than its digest
+# says (both may pass: unavailable); or a manifest that is whole says what no submission may (which never passes).
 GONE: frozenset[str] = frozenset({"object_missing"})
-WRONG: frozenset[str] = frozenset(
-    {"hash_mismatch", "size_mismatch", "digest_mismatch", "foreign_layer_refused", "layer_title_invalid"}
-)
+WRONG: frozenset[str] = frozenset({"hash_mismatch", "size_mismatch", "digest_mismatch"})
+REFUSED: frozenset[str] = frozenset({"foreign_layer_refused", "layer_title_invalid", "annotation_mismatch"})
 
 
 def store_finding(error: StoreError, where: str) -> Finding:
     """Turn a store's "no" about one object into a finding; raise again what says that the store itself is broken."""
-    if error.slug in GONE | WRONG:
+    if error.slug in GONE | WRONG | REFUSED:
         return finding(slug_of(error.slug), where, got=error.message)
     raise error
 
 
 def fetch(store: Store, repository: str, artifact: Artifact, folder: Path, *, md5: str) -> Path:
     """Download one model into folder, named by its digest; bytes that are already there were checked then."""
-    target = folder / f"{artifact.layer.sha256}.model"
+    target = folder / f"{artifact.layer.sha256}-{md5}.model"
     if not target.exists():
         store.get(repository, artifact.layer, target, md5=md5)
     return target
@@ -116,7 +116,9 @@ def open_global(ctx: Context, main: Snapshot, number: int) -> OpenModel:
 def unlimited(limits: Limits, size: int) -> Limits:
     """Limits under which our own global model of `size` bytes always opens: policy limits are for sites."""
     room = max(limits.update_bytes, limits.expanded_bytes, size)
-    return limits.model_copy(update={"update_bytes": room, "expanded_bytes": room, "tensors": 1_000_000})
+    return limits.model_copy(
+        update={"update_bytes": room, "expanded_bytes": room, "header_bytes": room, "tensors": 1_000_000}
+    )
 
 
 def first(findings: Sequence[Finding]) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedops.app.compute import compute, refuse_unavailable_rules
+from fedops.app.compute import compute, judge_alone, refuse_unavailable_rules
 from fedops.app.context import Context
 from fedops.app.deciding import Situation, Skips, situation_of, unavailable_entries, weighing
 from fedops.app.deciding import excluded_entry as entry_of
 from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
-from fedops.app.model_bytes import GONE, WRONG, fetch_update
+from fedops.app.model_bytes import GONE, WRONG, fetch_update, store_finding
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import dump_json
 from fedops.core.errors import StoreError
@@ -31,13 +31,13 @@ class Plan:
     Attributes:
         manifest: of the uploaded proposal; None: no version now, see decision and findings.
         findings: why submissions were left out, or why no version can be made.
-        unavailable: record blob -> slug.
+        skips: submissions that were left out for their bytes.
     """
 
     decision: Decision
     manifest: Digest | None
     findings: tuple[Finding, ...]
-    unavailable: Mapping[BlobId, str]
+    skips: Skips
 
 
 def propose(
@@ -62,22 +62,17 @@ def propose(
         here = situation_of(main, merged, now=decided_at, skips=skips)
         left_out = tuple(skips.rejected.values())
         if not isinstance(here.decision, Aggregate):
-            return Plan(_why_wait(here), None, left_out, skips.unavailable)
+            return Plan(_why_wait(here), None, left_out, skips)
         weights = weighing(main, here.decision)
         if isinstance(weights, Finding):
-            return Plan(here.decision, None, (*left_out, weights), skips.unavailable)
-        use = here.decision.use
-        more = _look_up(ctx, main, use, paths) or _fetch(ctx, main, merged, use, paths)
-        if more is None:
-            target = ctx.scratch / "proposed.safetensors"
-            made = compute(ctx, main, weights, lambda s: paths[s.record_blob], target)
-            if isinstance(made, Aggregated):
-                manifest = _upload(ctx, here, here.decision, weights, made, target)
-                return Plan(here.decision, manifest, (*left_out, *weights.findings), skips.unavailable)
-            if isinstance(made, Finding):
-                return Plan(here.decision, None, (*left_out, made), skips.unavailable)
-            more = Skips(rejected=made)
-        skips = Skips({**skips.unavailable, **more.unavailable}, {**skips.rejected, **more.rejected})
+            return Plan(here.decision, None, (*left_out, weights), skips)
+        made = _make(ctx, here, here.decision.use, weights, paths)
+        if isinstance(made, Finding):
+            return Plan(here.decision, None, (*left_out, made), skips)
+        if isinstance(made, Aggregated):
+            manifest = _upload(ctx, here, here.decision, weights, made)
+            return Plan(here.decision, manifest, (*left_out, *weights.findings), skips)
+        skips = skips.joined(made)
 
 
 def _why_wait(here: Situation) -> Decision:
@@ -88,45 +83,74 @@ def _why_wait(here: Situation) -> Decision:
     return decision
 
 
-def _look_up(ctx: Context, main: Snapshot, use: Sequence[Submission], paths: Mapping[BlobId, Path]) -> Skips | None:
-    """Ask for all manifests first: cheap, and if the quorum cannot hold, nothing is downloaded."""
-    gone: dict[BlobId, str] = {}
-    for s in use:
-        if s.record_blob in paths:
-            continue
+def _make(
+    ctx: Context, here: Situation, use: Sequence[Submission], weights: Weighing, paths: dict[BlobId, Path]
+) -> Aggregated | Finding | Skips:
+    """Compute the model from what is to be used; or say what must be left out first, or why it cannot be made.
+
+    Args:
+        paths: what was fetched so far; more is added.
+    """
+    wanted = [s for s in use if s.record_blob not in paths]
+    # Manifests first: they are small, and if the quorum cannot hold without what is gone, nothing is downloaded.
+    faults = _look_up(ctx, here.main, wanted) or _fetch(ctx, here, wanted, paths)
+    if not faults:
+        made = compute(ctx, here.main, weights, lambda s: paths[s.record_blob], _target(ctx))
+        if isinstance(made, Finding):
+            made = _to_blame(ctx, here.main, use, paths) or made
+        if not isinstance(made, dict):
+            return made
+        faults = made
+    lost = {blob: fault.slug for blob, fault in faults.items() if fault.slug in GONE | WRONG}
+    return Skips(lost, {blob: fault for blob, fault in faults.items() if blob not in lost})
+
+
+def _to_blame(
+    ctx: Context, main: Snapshot, use: Sequence[Submission], paths: Mapping[BlobId, Path]
+) -> dict[BlobId, Finding]:
+    """Submissions that alone would already give a model that cannot be written: one site must not stop all others."""
+    alone = ((s, judge_alone(ctx, main, s, paths[s.record_blob], _target(ctx))) for s in use)
+    return {
+        s.record_blob: replace(fault, where=f"sites/{s.site}", detail={**(fault.detail or {}), "site": s.site})
+        for s, fault in alone
+        if fault is not None
+    }
+
+
+def _target(ctx: Context) -> Path:
+    """Where the new model is written before it is uploaded."""
+    return ctx.scratch / "proposed.safetensors"
+
+
+def _look_up(ctx: Context, main: Snapshot, wanted: Sequence[Submission]) -> dict[BlobId, Finding]:
+    """Ask the stores for the manifests; record blob -> finding for those that cannot be used."""
+    faults: dict[BlobId, Finding] = {}
+    for s in wanted:
         try:
             ctx.site_store(main.federation, main.sites, s.site).manifest(repository_of(s.site), s.manifest)
         except StoreError as e:
-            if e.slug not in GONE | WRONG:
-                raise
-            gone[s.record_blob] = e.slug
-    return Skips(unavailable=gone) if gone else None
+            faults[s.record_blob] = store_finding(e, repository_of(s.site))
+    return faults
 
 
 def _fetch(
-    ctx: Context, main: Snapshot, merged: MergedState, use: Sequence[Submission], paths: dict[BlobId, Path]
-) -> Skips | None:
-    """Download what is not there yet; a record that its artifact contradicts is rejected, lost bytes are unavailable."""
-    gone: dict[BlobId, str] = {}
-    rejected: dict[BlobId, Finding] = {}
-    task = ctx.progress.start("updates", len(use), "sites")
-    for s in use:
-        if s.record_blob not in paths:
-            path, findings = fetch_update(ctx, main, s.site, merged.records[s.site])
-            if path is not None:
-                paths[s.record_blob] = path
-            elif findings[0].slug in GONE | WRONG:
-                gone[s.record_blob] = findings[0].slug
-            else:
-                rejected[s.record_blob] = findings[0]
+    ctx: Context, here: Situation, wanted: Sequence[Submission], paths: dict[BlobId, Path]
+) -> dict[BlobId, Finding]:
+    """Download the updates; record blob -> first finding for those that cannot be used."""
+    faults: dict[BlobId, Finding] = {}
+    task = ctx.progress.start("updates", len(wanted), "sites")
+    for s in wanted:
+        path, findings = fetch_update(ctx, here.main, s.site, here.merged.records[s.site])
+        if path is not None:
+            paths[s.record_blob] = path
+        else:
+            faults[s.record_blob] = findings[0]
         ctx.progress.advance(task, 1)
     ctx.progress.finish(task)
-    return Skips(gone, rejected) if gone or rejected else None
+    return faults
 
 
-def _upload(
-    ctx: Context, here: Situation, decision: Aggregate, weights: Weighing, made: Aggregated, target: Path
-) -> Digest:
+def _upload(ctx: Context, here: Situation, decision: Aggregate, weights: Weighing, made: Aggregated) -> Digest:
     """Put the model into the store with the proposal as its config; nothing of it depends on the wall clock."""
     main = here.main
     number = main.version.version + 1
@@ -147,9 +171,9 @@ def _upload(
         unavailable=unavailable_entries(here),
     )
     stored = ctx.global_store(main.federation).put(
-        repository_of(None), target, version_annotations(number), dump_json(proposal)
+        repository_of(None), _target(ctx), version_annotations(number), dump_json(proposal)
     )
-    target.unlink()
+    _target(ctx).unlink()
     return stored.manifest
 
 

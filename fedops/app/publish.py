@@ -6,6 +6,7 @@ Never opens a tensor: everything but the proposal's results is rebuilt from the 
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,18 +14,18 @@ from fedops.app.context import Context
 from fedops.app.deciding import Skips, make_witness, situation_of, version_record, weighing
 from fedops.app.merged import merged_state
 from fedops.app.model_bytes import GONE, WRONG
-from fedops.app.snapshot import Snapshot, is_ruled, snapshot
+from fedops.app.snapshot import Snapshot, is_ruled, main_snapshot, snapshot
+from fedops.core.artifacts import ARCHIVE, MAX_CONFIG_BYTES
 from fedops.core.documents import load_json_document
 from fedops.core.errors import ConfigError, GitError, StoreError
-from fedops.core.facts import Aggregate, RefUpdate, Submission
+from fedops.core.facts import Aggregate, RefUpdate
 from fedops.core.findings import finding, slug_of
 from fedops.core.ids import BlobId, CommitId, Digest, GlobalVersion, repository_of
 from fedops.core.plan import Publish, plan_version
 from fedops.core.policy import Weighing
 from fedops.core.records import Proposal, VersionRecord, model_pointer
-from fedops.ports import Repository, Store
+from fedops.ports import Repository
 
-ARCHIVE = "archive"
 PUSH_SECONDS = 60.0
 
 
@@ -95,7 +96,9 @@ def read_proposal(ctx: Context, main: Snapshot, manifest: Digest) -> Proposal:
     """
     artifact = ctx.global_store(main.federation).manifest(repository_of(None), manifest)
     try:
-        proposal = load_json_document(artifact.config, Proposal, f"proposal {manifest[:19]}")
+        proposal = load_json_document(
+            artifact.config, Proposal, f"proposal {manifest[:19]}", max_bytes=MAX_CONFIG_BYTES
+        )
     except ConfigError as e:
         raise StoreError(e.message, slug="foreign_layer_refused") from e
     layer, number = artifact.layer, main.version.version + 1
@@ -103,6 +106,15 @@ def read_proposal(ctx: Context, main: Snapshot, manifest: Digest) -> Proposal:
     if said != (layer.sha256, layer.size, main.commit, number):
         raise StoreError(
             f"proposal {manifest[:19]}: {said} -> {(layer.sha256, layer.size, main.commit, number)}",
+            slug="annotation_mismatch",
+            hint="run `fedops ci reconcile` again",
+        )
+    model = main.version.model
+    lost = sorted(e.slug for e in proposal.excluded if e.slug in GONE | WRONG)
+    if (proposal.model.tensors, proposal.model.format) != (model.tensors, model.format) or lost:
+        raise StoreError(
+            f"proposal {manifest[:19]}: other tensors than v{main.version.version}, or bytes that cannot be had "
+            f"said to be refused {lost}",
             slug="annotation_mismatch",
             hint="run `fedops ci reconcile` again",
         )
@@ -131,17 +143,14 @@ def archive_inputs(ctx: Context, main: Snapshot, decision: Aggregate) -> dict[Bl
     archive = ctx.global_store(main.federation)
     gone: dict[BlobId, str] = {}
     for submission in decision.use:
+        source = ctx.site_store(main.federation, main.sites, submission.site)
         try:
-            _archive(archive, ctx.site_store(main.federation, main.sites, submission.site), submission)
+            archive.copy(source, repository_of(submission.site), submission.manifest, ARCHIVE)
         except StoreError as e:
             if e.slug not in GONE | WRONG:
                 raise
             gone[submission.record_blob] = e.slug
     return gone
-
-
-def _archive(archive: Store, source: Store, submission: Submission) -> None:
-    archive.copy(source, repository_of(submission.site), submission.manifest, ARCHIVE)
 
 
 def push_version(
@@ -152,11 +161,11 @@ def push_version(
     started = ctx.clock.now()
     wait = 0.05
     while True:
-        tip = _tip(repository)
-        state = _standing(repository, pinned, tip, record.version)
+        now = main_snapshot(repository)
+        state = _standing(pinned, now, record.version)
         if state is not None:
             return state
-        commit = _push_once(repository, pinned, record, tip, at)
+        commit = _push_once(repository, pinned, record, now.commit, at)
         if commit is not None:
             ctx.global_store(pinned.federation).tag(
                 repository_of(None), Digest(record.model.manifest), GlobalVersion(record.version).short
@@ -173,24 +182,29 @@ def push_version(
         repository.fetch()
 
 
-def _tip(repository: Repository) -> CommitId:
-    tip = repository.resolve("main")
-    if tip is None:
-        raise GitError("main: no such branch on origin")
-    return tip
-
-
-def _standing(repository: Repository, pinned: Snapshot, tip: CommitId, version: int) -> Lost | Replan | None:
-    """Whether the version can still be published on top of the present tip."""
-    if tip == pinned.commit:
-        return None
-    now = snapshot(repository, tip)
+def _standing(pinned: Snapshot, now: Snapshot, version: int) -> Lost | Replan | None:
+    """Whether the version can still be published on top of the present main."""
     if now.version.version >= version:
         return Lost()
-    ruled = {p: e.blob for p, e in now.files.items() if is_ruled(p)}
-    if ruled != {p: e.blob for p, e in pinned.files.items() if is_ruled(p)}:
+    is_tagged = any(t.version >= version for t in now.repository.versions())
+    if is_tagged or _ruled(now) != _ruled(pinned) or not _on_line(now.repository, pinned.commit, now.commit):
         return Replan({})
     return None
+
+
+def _ruled(here: Snapshot) -> dict[str, BlobId]:
+    return {p: e.blob for p, e in here.files.items() if is_ruled(p)}
+
+
+def _on_line(repository: Repository, commit: CommitId, tip: CommitId) -> bool:
+    """True if the commit is on the tip's first-parent line: not if main was rewound, or merged into something else."""
+    try:
+        deque(repository.commits(commit, tip), maxlen=0)
+    except GitError as e:
+        if e.slug != "lineage_broken":
+            raise
+        return False
+    return True
 
 
 def _push_once(

@@ -14,7 +14,7 @@ from fedops.app.inspect import BytesMemory, inspect_pull, refreshed
 from fedops.app.merge import Merged, merge_pull
 from fedops.app.merged import merged_state
 from fedops.app.propose import propose
-from fedops.app.publish import Lost, Published, Replan, publish
+from fedops.app.publish import Published, Replan, publish
 from fedops.app.signals import signal
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import FedopsError
@@ -54,7 +54,10 @@ class Reconciled:
 
 
 def reconcile(ctx: Context, *, jitter: Callable[[], float]) -> Reconciled:
-    """Run to the fixed point: merge, aggregate, publish, repair, signal.
+    """Run to the fixed point: merge, repair, aggregate, publish, signal.
+
+    Returns:
+        What was done in all passes; findings and decision are those of the last one.
 
     Raises:
         StoreError, GitError, ForgeError: a broken machine; what was done before stays done, running again goes on.
@@ -62,15 +65,11 @@ def reconcile(ctx: Context, *, jitter: Callable[[], float]) -> Reconciled:
     done = Reconciled()
     memory = BytesMemory()
     for _ in range(MAX_PASSES):
+        done.findings, done.again = [], False
         moved = merge_all(ctx, memory, done)
-        main = refreshed(ctx)
-        done.findings = list(stray_tags(ctx, main))
-        if done.findings:
-            return done
-        moved |= repair(ctx, main)
-        advanced, gone = advance(ctx, done, jitter=jitter)
+        advanced, skipped = advance(ctx, done, jitter=jitter)
         moved |= advanced
-        moved |= signal_all(ctx, done, gone)
+        moved |= signal_all(ctx, done, skipped)
         done.changed |= moved
         if not moved:
             return done
@@ -80,31 +79,37 @@ def reconcile(ctx: Context, *, jitter: Callable[[], float]) -> Reconciled:
 
 def merge_all(ctx: Context, memory: BytesMemory, done: Reconciled) -> bool:
     """Judge and merge every open pull request, oldest first; one that fails stops none of the others."""
-    ctx.repository.fetch()
-    moved = False
+    main = refreshed(ctx)
     pulls = ctx.forge.open_pulls()
     task = ctx.progress.start("pull requests", len(pulls), "steps") if pulls else None
+    moved = False
     for pull in pulls:
         try:
-            one = merge_pull(ctx, inspect_pull(ctx, refreshed(ctx), pull, memory))
+            one = merge_pull(ctx, inspect_pull(ctx, main, pull, memory))
+            if one.changed or one.outcome == "lost":
+                done.merged.append(one)
+            moved |= one.changed
         except FedopsError as e:
             if e.cause == "auth":
                 raise
             done.findings.append(finding("github_rejected", f"pull/{pull.number}", got=e.message))
-            continue
-        finally:
-            if task is not None:
-                ctx.progress.advance(task, 1)
-        if one.changed:
-            done.merged.append(one)
-        moved |= one.changed
+        if task is not None:
+            ctx.progress.advance(task, 1)
     if task is not None:
         ctx.progress.finish(task)
     return moved
 
 
 def stray_tags(ctx: Context, main: Snapshot) -> tuple[Finding, ...]:
-    """Version tags above the current version: somebody made them by hand, so nothing is aggregated until they are gone."""
+    """Version tags above the current version: somebody made them by hand, so nothing is aggregated until they are gone.
+
+    Args:
+        main: as it was just fetched.
+    """
+    if not any(t.version > main.version.version for t in ctx.repository.versions()):
+        return ()
+    # NOTE: looked at twice, since a fetch may see the tag of a push that is under way before it sees its main.
+    main = refreshed(ctx)
     above = [t for t in ctx.repository.versions() if t.version > main.version.version]
     return tuple(
         finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{main.version.version}") for t in above
@@ -123,36 +128,41 @@ def repair(ctx: Context, main: Snapshot) -> bool:
 
 
 def advance(ctx: Context, done: Reconciled, *, jitter: Callable[[], float]) -> tuple[bool, Mapping[BlobId, str]]:
-    """Publish the next version if the policy says so; True if main moved.
+    """Publish the next version if the policy says so.
 
     Returns:
-        Whether something was published, and the record blobs whose bytes cannot be had.
+        Whether something changed; and, if no version was made, the record blobs whose bytes cannot be used, with the
+        slug that says why.
     """
     gone: dict[BlobId, str] = {}
+    moved = False
     for _ in range(MAX_PLANS):
         main = refreshed(ctx)
+        # Before the next version is made, so that no display tag is ever left out.
+        moved |= repair(ctx, main)
+        done.decision = None
+        if strays := stray_tags(ctx, main):
+            done.findings.extend(strays)
+            return moved, gone
         decided_at = ctx.clock.now().replace(microsecond=0)
         plan = propose(ctx, main, merged_state(ctx.repository, main), decided_at, unavailable=gone)
-        done.findings.extend(plan.findings)
-        gone |= plan.unavailable
         done.decision = plan.decision
         if plan.manifest is None:
-            return False, gone
+            done.findings.extend(plan.findings)
+            return moved, plan.skips.slugs()
         outcome = publish(ctx, main.commit, decided_at, plan.manifest, jitter=jitter)
         if isinstance(outcome, Published):
             done.published.append(outcome.record)
-            return True, gone
-        if isinstance(outcome, Lost):
+        if not isinstance(outcome, Replan):
             return True, {}
-        assert isinstance(outcome, Replan)
         gone |= outcome.gone
     done.again = True
-    return False, gone
+    return moved, gone
 
 
-def signal_all(ctx: Context, done: Reconciled, gone: Mapping[BlobId, str]) -> bool:
+def signal_all(ctx: Context, done: Reconciled, skipped: Mapping[BlobId, str]) -> bool:
     """Open, refresh and close signal issues for the current version."""
     main = refreshed(ctx)
-    texts = signal(ctx, main, merged_state(ctx.repository, main), gone)
+    texts = signal(ctx, main, merged_state(ctx.repository, main), skipped)
     done.signals.extend(texts)
     return bool(texts)

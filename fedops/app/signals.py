@@ -13,6 +13,7 @@ from fedops.core.findings import Finding, finding, slug_of
 from fedops.core.ids import BlobId, SiteId, record_path
 from fedops.core.plan import CloseSignal, Signal
 from fedops.core.policy import eligible, overtaken
+from fedops.core.records import VersionRecord
 from fedops.core.signals import SIGNAL_LABELS, plan_signals
 from fedops.render.markdown import signal_body
 
@@ -26,21 +27,19 @@ class OnMain:
     record_blob: BlobId
 
 
-def signal(ctx: Context, main: Snapshot, merged: MergedState, gone: Mapping[BlobId, str]) -> list[str]:
+def signal(ctx: Context, main: Snapshot, merged: MergedState, skipped: Mapping[BlobId, str]) -> list[str]:
     """Open and close signal issues as the current version asks for; returns what was done, in words.
 
     Args:
-        gone: record blobs whose bytes this run could not get, with the slug that says why.
+        skipped: record blobs whose bytes this run could not use, with the slug that says why.
     """
     issues: tuple[Issue, ...] = (
         *ctx.forge.issues(SIGNAL_LABELS, open=True),
         *ctx.forge.issues(SIGNAL_LABELS, open=False),
     )
-    steps = plan_signals(
-        main.version, waiting_sites(main, merged, gone), main.sites, issues, main.aggregation, body=signal_body
-    )
+    waiting = waiting_sites(main, merged, skipped)
     done: list[str] = []
-    for step in steps:
+    for step in plan_signals(main.version, waiting, main.sites, issues, main.aggregation, body=signal_body):
         if isinstance(step, Signal):
             issue = ctx.forge.ensure_issue(step.marker, step.title, step.body, step.labels)
             done.append(f"#{issue.number}: {step.title}")
@@ -50,40 +49,32 @@ def signal(ctx: Context, main: Snapshot, merged: MergedState, gone: Mapping[Blob
     return done
 
 
-def waiting_sites(main: Snapshot, merged: MergedState, gone: Mapping[BlobId, str]) -> dict[SiteId, Finding | None]:
-    """Active sites of which nothing usable is on main, with the reason: None for one that has handed in nothing yet."""
-    faults = {f.detail["site"]: f for f in merged.faults if f.detail is not None}
-    unavailable = {s.site: gone[s.record_blob] for s in merged.submissions if s.record_blob in gone}
-    unsigned = {e.submission.site: e.finding for e in merged.unsigned}
-    _, by_rule = eligible(merged.submissions, main.version, main.sites, main.aggregation)
-    left_out = {e.submission.site: e.finding for e in by_rule} | unsigned
+def waiting_sites(main: Snapshot, merged: MergedState, skipped: Mapping[BlobId, str]) -> dict[SiteId, Finding | None]:
+    """Active sites of which nothing usable is on main, with the reason: None for one that has handed in nothing yet.
+
+    Args:
+        skipped: as in `signal`.
+    """
+    _, excluded = eligible(merged.fit(), main.version, main.sites, main.aggregation, taken=merged.taken())
+    reasons = {SiteId(f.detail["site"]): f for f in merged.faults if f.detail is not None}
+    reasons |= {e.submission.site: e.finding for e in (*excluded, *merged.refused)}
+    unused = dict(skipped) | _unused(main.version)
     out: dict[SiteId, Finding | None] = {}
     for site in main.sites.active():
-        if site in faults:
-            out[site] = faults[site]
-        elif site not in merged.records:
+        blobs = main.site_blobs(site)
+        record = merged.records.get(site)
+        if site in reasons:
+            out[site] = reasons[site]
+        elif record is None or blobs is None:
             out[site] = None
-        elif site in unavailable:
-            out[site] = _reason(site, unavailable[site])
-        elif site in left_out:
-            out[site] = left_out[site]
-        elif (reason := _used_up(main, merged, site)) is not None:
-            out[site] = reason
+        elif blobs[0] in unused:
+            out[site] = finding(slug_of(unused[blobs[0]]), record_path(site), detail={"site": site})
+        elif overtaken(OnMain(site, record.base_version, blobs[0]), main.version):
+            out[site] = finding("overtaken", record_path(site), detail={"site": site})
     return out
 
 
-def _used_up(main: Snapshot, merged: MergedState, site: SiteId) -> Finding | None:
-    """Why a site's record on main will not be used, if the current version says so."""
-    record = main.version
-    blobs = main.site_blobs(site)
-    assert blobs is not None, "a site with a readable record has both files"
-    for entry in record.excluded:
-        if entry.site == site and entry.record_blob == blobs[0]:
-            return _reason(site, entry.slug)
-    if overtaken(OnMain(site, merged.records[site].base_version, blobs[0]), record):
-        return finding("overtaken", record_path(site), detail={"site": site})
-    return None
-
-
-def _reason(site: SiteId, slug: str) -> Finding:
-    return finding(slug_of(slug), record_path(site), detail={"site": site})
+def _unused(version: VersionRecord) -> dict[BlobId, str]:
+    """Record blobs that the version read and did not use, with the slug that says why."""
+    out = {BlobId(e.record_blob): e.slug for e in version.excluded}
+    return out | {BlobId(u.record_blob): u.slug for u in version.witness.unavailable}

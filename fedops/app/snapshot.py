@@ -29,7 +29,7 @@ from fedops.core.ids import (
     update_path,
 )
 from fedops.core.policy import policy_digest
-from fedops.core.records import VersionRecord
+from fedops.core.records import MAX_VERSION_BYTES, VersionRecord
 from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
 from fedops.ports import Repository
 
@@ -40,7 +40,9 @@ RULED = ("global/", "policies/")
 # a third of a second. Documents are frozen, so the same bytes may give the same object.
 @lru_cache(maxsize=64)
 def _parsed(data: bytes, model: type[Document], path: RepoPath) -> Document:
-    return load_json_document(data, model, path) if path.endswith(".json") else load_document(data, model, path)
+    if path.endswith(".json"):
+        return load_json_document(data, model, path, max_bytes=MAX_VERSION_BYTES)
+    return load_document(data, model, path)
 
 
 def is_ruled(path: str) -> bool:
@@ -67,8 +69,8 @@ class Snapshot:
             raise ConfigError(f"{path}: not in {self.commit[:12]}", hint="run `fedops init`, or fetch main")
         return self.repository.read(entry.blob, max_bytes=max_bytes)
 
-    def _load(self, path: RepoPath, model: type[Model]) -> Model:
-        loaded = _parsed(self.bytes_of(path), model, path)
+    def _load(self, path: RepoPath, model: type[Model], *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Model:
+        loaded = _parsed(self.bytes_of(path, max_bytes=max_bytes), model, path)
         assert isinstance(loaded, model)
         return loaded
 
@@ -95,7 +97,15 @@ class Snapshot:
     @cached_property
     def version(self) -> VersionRecord:
         """The current version's record: the authority on what is current."""
-        return self._load(VERSION_PATH, VersionRecord)
+        return self._load(VERSION_PATH, VersionRecord, max_bytes=MAX_VERSION_BYTES)
+
+    def require_documents(self) -> None:
+        """Parse everything that judging rests on.
+
+        Raises:
+            ConfigError: one of them cannot be read.
+        """
+        _ = (self.federation, self.sites, self.submission_policy, self.aggregation, self.version, self.policy)
 
     @cached_property
     def policy(self) -> Digest:
@@ -114,8 +124,8 @@ class Snapshot:
     @cached_property
     def folders(self) -> tuple[SiteId, ...]:
         """Sites that have a record here, ascending; folders with an impossible name are left out."""
-        named = {site_of_path(p) for p in self.files if p.endswith("/submission.json")}
-        return tuple(SiteId(s) for s in sorted(s for s in named if s is not None and site_id_fault(s) is None))
+        named = {SiteId(site) for p in self.files if (site := site_of_path(p)) is not None}
+        return tuple(s for s in sorted(named) if site_id_fault(s) is None and record_path(s) in self.files)
 
 
 def snapshot(repository: Repository, commit: CommitId) -> Snapshot:
@@ -143,7 +153,7 @@ def version_record(repository: Repository, main: Snapshot, number: int) -> tuple
     if number > main.version.version:
         return None
     tagged = repository.resolve(f"refs/tags/{GlobalVersion(number).tag}")
-    if tagged is not None and repository.is_ancestor(tagged, main.commit):
+    if tagged is not None and any(c.id == tagged for c in repository.commits(None, main.commit)):
         found, parents = record_at(repository, tagged), repository.commit(tagged).parents
         before = record_at(repository, parents[0]) if parents else None
         if found is not None and found.version == number and (before is None or before.version != number):
@@ -162,8 +172,8 @@ def record_at(repository: Repository, commit: CommitId) -> VersionRecord | None:
     entry = next((e for e in repository.entries(commit, VERSION_PATH) if e.path == VERSION_PATH), None)
     if entry is None:
         return None
-    data = repository.read(entry.blob, max_bytes=MAX_DOCUMENT_BYTES)
-    return load_json_document(data, VersionRecord, VERSION_PATH)
+    data = repository.read(entry.blob, max_bytes=MAX_VERSION_BYTES)
+    return load_json_document(data, VersionRecord, VERSION_PATH, max_bytes=MAX_VERSION_BYTES)
 
 
 def time_text(at: dt.datetime) -> str:

@@ -136,7 +136,7 @@ class _Counted:
 
     @classmethod
     def of(cls, main: Snapshot, merged: MergedState) -> _Counted:
-        use, excluded = eligible(merged.fit(), main.version, main.sites, main.aggregation)
+        use, excluded = eligible(merged.fit(), main.version, main.sites, main.aggregation, taken=merged.taken())
         waiting = waiting_sites(main, merged, {})
         refused = {site: reason for site, reason in waiting.items() if reason is not None}
         refused |= {e.submission.site: e.finding for e in excluded}

@@ -12,7 +12,7 @@ from fedops.app.inspect import Judgement
 from fedops.core.documents import Document, Json, load_json_document
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Pull, Verdict, VerdictState
-from fedops.core.findings import Finding, as_json, finding, slug_of
+from fedops.core.findings import Finding, as_json, errors, finding, slug_of
 from fedops.core.ids import CommitId, Digest
 from fedops.core.records import DigestText, Hex40
 from fedops.core.settings import Positive
@@ -131,9 +131,10 @@ def load_verdicts(data: bytes, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
 
 
 def _verdict(one: _Verdict) -> Verdict:
-    return Verdict(
-        CommitId(one.head), Digest(one.policy), CommitId(one.main), one.state, tuple(_finding(f) for f in one.findings)
-    )
+    findings = tuple(_finding(f) for f in one.findings)
+    if one.state == "accepted" and errors(findings):
+        raise ConfigError(f"verdicts: pull {one.pull} is accepted with errors", hint=_HINT)
+    return Verdict(CommitId(one.head), Digest(one.policy), CommitId(one.main), one.state, findings)
 
 
 def _finding(one: _Finding) -> Finding:

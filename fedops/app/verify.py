@@ -6,36 +6,27 @@ Nothing that the lead, the forge or the store says is believed: only what follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fedops.app.context import Context
-from fedops.app.deciding import Situation, situation, version_record, weighing
-from fedops.app.publish import skips_of
-from fedops.app.recompute import Level, recompute_aggregate, recompute_first
-from fedops.app.snapshot import Snapshot, is_ruled, parse_time, snapshot
-from fedops.core.documents import Json, dump_json, plain
-from fedops.core.errors import FedopsError, GitError
-from fedops.core.facts import Aggregate, Commit, VersionTag
+from fedops.app.git_damage import Damage
+from fedops.app.global_models import GlobalModels
+from fedops.app.input_bytes import Tools
+from fedops.app.lineage import input_commit, is_cut, order_fault, read_until, stray_findings
+from fedops.app.main_line import git_finding, read_line
+from fedops.app.recompute import Level, recompute_aggregate, recompute_first, stored_aggregate
+from fedops.app.rederive import rederive, rederive_first
+from fedops.app.snapshot import Snapshot, main_snapshot, snapshot
+from fedops.app.version_commit import commit_findings, planned, tag_findings
+from fedops.core.errors import ConfigError, GitError
+from fedops.core.facts import Commit, VersionTag
 from fedops.core.findings import Finding, errors, finding
-from fedops.core.ids import (
-    METRICS_PATH,
-    VERSION_PATH,
-    BlobId,
-    CommitId,
-    Digest,
-    GlobalVersion,
-    RepoPath,
-    model_pointer_path,
-)
-from fedops.core.plan import plan_version
-from fedops.core.policy import Weighing
-from fedops.core.records import (
-    Proposal,
-    ProposedModel,
-    VersionRecord,
-    model_pointer,
-    render_pointer,
-)
+from fedops.core.ids import CommitId, GlobalVersion
+from fedops.core.steps import Publish
+from fedops.ports import Repository
+
+KEPT = 4  # trees at a time: of a version, its parent, its input and the version before
 
 
 @dataclass(frozen=True)
@@ -43,13 +34,40 @@ class Checked:
     """One version, verified.
 
     Attributes:
+        version: None: not about one version, but about the clone.
+        commit: that made it, or that its tag names; else main's newest.
         level: "inputs" = recomputed bit for bit from its inputs; "lineage" = all but the bytes; "none" = failed.
     """
 
-    version: int
+    version: int | None
     commit: CommitId
     level: Level
     findings: tuple[Finding, ...]
+
+
+def tip_of(repository: Repository) -> Snapshot:
+    """The newest commit of main; of a damaged clone, the newest to begin with.
+
+    Without files if the commit's tree is damaged, and the newest version's if the commit itself is.
+
+    Raises:
+        ConfigError: there is no main branch to read.
+        GitError: nothing can be read of it.
+    """
+    try:
+        return main_snapshot(repository)
+    except GitError as e:
+        if e.slug != "object_corrupt":
+            raise
+        fault = e
+    with suppress(GitError):
+        tip = repository.resolve("main")
+        assert tip is not None  # else there was no tree to be damaged
+        return Snapshot(repository, tip, {})
+    for tag in reversed(repository.versions()):
+        with suppress(GitError):
+            return Snapshot(repository, repository.commit(tag.commit).id, {})
+    raise fault
 
 
 def verify(
@@ -58,250 +76,208 @@ def verify(
     """Verify versions, oldest first.
 
     Args:
-        wanted: version numbers; None = all.
+        main: the newest commit of main.
+        wanted: version numbers; none of them: the newest version; None: all.
         fsck: lists ids of git objects that cannot be read.
+
+    Raises:
+        ConfigError: no commit of main says where the store is.
+        StoreError: temporary, or access is refused.
     """
-    damaged = frozenset(fsck()) if fsck is not None else frozenset()
-    line = version_line(ctx, main)
-    tags = {t.version: t for t in ctx.repository.versions()}
-    for place, (commit, here) in enumerate(line):
-        previous = line[place - 1] if place else None
-        number = here.version.version
-        if wanted is None or number in wanted:
-            yield _verify_one(ctx, main, commit, here, previous, tags.get(number), damaged)
-    known = {here.version.version for _, here in line}
-    for number, tag in sorted(tags.items()):
-        if number not in known and (wanted is None or number in wanted):
-            stray = finding("tag_moved", tag.tag, got=tag.commit, expected="a version on main")
-            yield Checked(number, tag.commit, "none", (stray,))
-    for number in sorted(set(wanted or ()) - known - set(tags)):
-        missing = finding("lineage_broken", f"v{number}", got=None, expected=f"v0 to v{main.version.version}")
-        yield Checked(number, main.commit, "none", (missing,))
+    yield from _Run(ctx, main, wanted, fsck).checked()
 
 
-def version_line(ctx: Context, main: Snapshot) -> list[tuple[Commit, Snapshot]]:
-    """The first-parent commits of main that changed the version record, oldest first."""
-    out: list[tuple[Commit, Snapshot]] = []
-    newer: tuple[Commit, Snapshot] | None = None
-    for commit in ctx.repository.commits(None, main.commit):
-        here = snapshot(ctx.repository, commit.id)
-        if newer is not None and _blob(newer[1]) != _blob(here):
-            out.append(newer)
-        if VERSION_PATH not in here.files:
-            newer = None
-            break
-        newer = (commit, here)
-    if newer is not None:
-        out.append(newer)
-    out.reverse()
-    return out
+class _Run:
+    """One verification: what was read of git, and what is known so far."""
 
+    def __init__(
+        self,
+        ctx: Context,
+        main: Snapshot,
+        wanted: Sequence[int] | None,
+        fsck: Callable[[], Sequence[str]] | None,
+    ) -> None:
+        self.ctx = ctx
+        self.repository = ctx.repository
+        self.tip = main.commit
+        self.said: list[str] = []  # by git, of what it could not read
+        self.general: list[Finding] = []
+        self.trees: dict[CommitId, Snapshot] = {}
+        self.unread: GitError | None = None  # why there is no tree to begin with
+        damaged: Sequence[str] = ()
+        with self._told(self.general, "git"):
+            damaged = fsck() if fsck is not None else ()
+        self.tags: dict[int, VersionTag] | None = None  # None: one is damaged, and git tells of none
+        with self._told(self.general, "refs/tags"):
+            self.tags = {tag.version: tag for tag in self.repository.versions()}
+        self.line = read_line(self.repository, main.commit, self.tags or {})
+        self.general += self._cut()
+        self.damage = Damage(self.line, damaged)
+        steps = self.line.steps
+        newest = steps[-1:] if wanted is not None and not wanted else []
+        self.wanted = None if wanted is None else {*wanted, *(step.number for step in newest)}
+        self.newest = max((step.number for step in steps), default=0)
+        stores = self._newest_readable(main)
+        self.tools = Tools(ctx, stores, self.newest, GlobalModels(ctx, stores, steps)) if stores is not None else None
 
-def _blob(here: Snapshot) -> BlobId | None:
-    entry = here.files.get(VERSION_PATH)
-    return entry.blob if entry is not None else None
+    @contextmanager
+    def _told(self, out: list[Finding], where: str) -> Iterator[None]:
+        """What git cannot read in the block becomes a finding, and the other checks go on."""
+        try:
+            yield
+        except GitError as e:
+            if e.cause != "permanent":
+                raise
+            self.said.append(e.message)
+            # A damaged object may have been named already, by its id.
+            if not any(f.slug == "object_corrupt" and str(f.got) in e.message for f in out):
+                out.append(git_finding(e, where))
 
+    def _cut(self) -> Iterator[Finding]:
+        """A shallow clone has no beginning."""
+        for root in self.line.commits[:1]:
+            with suppress(GitError):
+                if self.repository.commit(root).parents and not self.line.breaks:
+                    expected = "the history from its beginning; in a shallow clone: git fetch --unshallow"
+                    yield finding("lineage_broken", "main", got=root, expected=expected)
 
-def _verify_one(
-    ctx: Context,
-    main: Snapshot,
-    commit: Commit,
-    here: Snapshot,
-    previous: tuple[Commit, Snapshot] | None,
-    tag: VersionTag | None,
-    damaged: frozenset[str],
-) -> Checked:
-    number = here.version.version
-    findings: tuple[Finding, ...] = ()
-    level: Level = "none"
-    try:
-        findings += _damage(here, commit, tag, damaged)
-        findings += _tag_findings(here, commit, tag)
-        findings += _commit_findings(ctx, here, commit, previous)
-        if here.version.kind == "init":
-            first = recompute_first(ctx, main, here.version)
-            level, findings = first.level, findings + first.findings
-        elif previous is not None:
-            more, level = _aggregate_findings(ctx, main, here, commit, previous)
-            findings += more
-    except GitError as e:
-        findings += (finding("object_corrupt", f"v{number}", got=e.message),)
-    except FedopsError as e:
-        if e.cause != "permanent":
-            raise
-        findings += (finding("record_mismatch", f"v{number}", got=e.message),)
-    return Checked(number, commit.id, "none" if errors(findings) else level, findings)
+    def _newest_readable(self, main: Snapshot) -> Snapshot | None:
+        """The newest commit whose federation.yaml and roster can be read; None if git can give back no tree at all.
 
+        Raises:
+            ConfigError: a tree can be read, but no such document.
+        """
+        fault: ConfigError | None = None
+        for commit in (main.commit, *(step.commit for step in reversed(self.line.steps))):
+            try:
+                here = self._tree(commit)
+                _ = here.federation, here.sites
+            except ConfigError as e:
+                fault = fault or e
+            except GitError as e:
+                self.unread = self.unread or e
+            else:
+                return here
+        if fault is not None:
+            raise fault
+        return None
 
-def _damage(here: Snapshot, commit: Commit, tag: VersionTag | None, damaged: frozenset[str]) -> tuple[Finding, ...]:
-    ids = {commit.id, *(e.blob for e in here.files.values())} | ({tag.object} if tag is not None else set())
-    where = f"v{here.version.version}"
-    return tuple(finding("object_corrupt", where, got=bad) for bad in sorted(ids & damaged))
+    def _tree(self, commit: CommitId) -> Snapshot:
+        """The tree of a commit; those of one version and the one before are read once."""
+        if commit not in self.trees:
+            while len(self.trees) >= KEPT:
+                self.trees.pop(next(iter(self.trees)))
+            self.trees[commit] = snapshot(self.repository, commit)
+        return self.trees[commit]
 
+    def checked(self) -> Iterator[Checked]:
+        steps = self.line.steps
+        progress = self.ctx.progress
+        task = progress.start("verify", sum(1 for step in steps if self._wants(step.number)), "steps")
+        for index, step in enumerate(steps):
+            if self._wants(step.number):
+                yield self._version(index)
+                progress.advance(task, 1)
+            if self.tools is not None:
+                self.tools.models.end(index)
+        progress.finish(task)
+        known = {step.number for step in steps}
+        # NOTE: no further than there are commits: a record may claim any number.
+        due = range(min(len(steps), self.newest))
+        expected = {*(self.tags or ()), *self.line.lost, *due, *(self.wanted or ())}
+        for number in sorted(expected - known):
+            if self._wants(number):
+                yield self._absent(number)
+        for text in self.said:
+            self.damage.told(text)
+        general = (*self.general, *self.damage.left())
+        if general:
+            yield Checked(None, self.tip, "none", general)
 
-def _tag_findings(here: Snapshot, commit: Commit, tag: VersionTag | None) -> tuple[Finding, ...]:
-    """The tag must be the annotated one that was made with the version, byte for byte."""
-    name = GlobalVersion(here.version.version).tag
-    if tag is None:
-        return (finding("tag_missing", name, expected=commit.id),)
-    if tag.commit != commit.id:
-        return (finding("tag_moved", name, got=tag.commit, expected=commit.id),)
-    if not tag.annotated:
-        return (finding("tag_moved", name, got="a lightweight tag", expected="an annotated tag"),)
-    extension = here.federation.extension
-    step = plan_version(
-        here.version, model_pointer(here.version, extension), commit.id, extension=extension, at=commit.committed_at
-    )
-    if tag.message.strip() != step.tag_message.strip():
-        return (finding("tag_moved", name, got=tag.message.strip()[:200], expected=step.tag_message.strip()),)
-    return ()
+    def _wants(self, number: int) -> bool:
+        return self.wanted is None or number in self.wanted
 
+    def _absent(self, number: int) -> Checked:
+        """A version that no commit of main made, though its tag says so, or its number is due."""
+        where, tag = GlobalVersion(number), (self.tags or {}).get(number)
+        if number in self.line.lost:
+            commit, error = self.line.lost[number]
+            self.said.append(error.message)
+            return Checked(number, commit, "none", (git_finding(error, where.short),))
+        if tag is not None:
+            stray = finding("tag_moved", where.tag, got=tag.commit, expected="a version on main")
+            try:
+                self.repository.commit(tag.commit)
+            except GitError:
+                stray = finding("object_corrupt", where.short, got=f"the commit that {where.tag} names")
+            return Checked(number, tag.commit, "none", (stray,))
+        missing = finding("lineage_broken", where.short, expected="a commit of main that made it")
+        return Checked(number, self.tip, "none", (missing,))
 
-def _commit_findings(
-    ctx: Context, here: Snapshot, commit: Commit, previous: tuple[Commit, Snapshot] | None
-) -> tuple[Finding, ...]:
-    """A version's commit carries exactly its three files, canonical, and follows from the version before."""
-    number, where = here.version.version, f"v{here.version.version}"
-    out: list[Finding] = []
-    extension = here.federation.extension
-    for path, expected in _files(here.version, extension).items():
-        entry = here.files.get(path)
-        if entry is None or ctx.repository.read(entry.blob, max_bytes=16_777_216) != expected:
-            out.append(
-                finding("record_mismatch", f"{where}: {path}", detail={"path": path}, expected="canonical bytes")
-            )
-    if previous is None:
-        if here.version.kind != "init" or number != 0:
-            out.append(finding("lineage_broken", where, got=here.version.kind, expected="v0 of kind init at the root"))
-        return tuple(out)
-    if len(commit.parents) != 1:
-        out.append(finding("lineage_broken", where, got=f"{len(commit.parents)} parents", expected="one parent"))
-    else:
-        changed = sorted(c.path for c in ctx.repository.changes(commit.parents[0], commit.id))
-        stray = [p for p in changed if not p.startswith("global/")]
-        if stray:
-            out.append(finding("lineage_broken", where, got=stray[:5], expected="changes below global/ alone"))
-    before = previous[1].version.version
-    if number != before + 1 or here.version.base_version != before:
-        got = {"version": number, "base_version": here.version.base_version}
-        out.append(finding("lineage_broken", where, got=got, expected={"version": before + 1, "base_version": before}))
-    return tuple(out)
+    def _version(self, index: int) -> Checked:
+        step = self.line.steps[index]
+        tag = (self.tags or {}).get(step.number)
+        out = list(self.damage.of_step(index, tag.object if tag is not None else None))
+        out += stray_findings(self.line, index)
+        level: Level = "none"
+        with self._told(out, step.where):
+            if step.fault is not None:
+                out.append(step.fault)
+            elif is_cut(self.line, index) and (tag is None or tag.commit != step.commit):
+                pass  # the first commit that can be read after the version's own
+            elif self.tools is not None:
+                level = self._record(self.tools, index, tag, out)
+            else:
+                assert self.unread is not None
+                raise self.unread
+        return Checked(step.number, step.commit, "none" if errors(out) else level, tuple(out))
 
+    def _record(self, tools: Tools, index: int, tag: VersionTag | None, out: list[Finding]) -> Level:
+        """Check one version's commit, its tag, its place in the line, and all that its record says."""
+        step = self.line.steps[index]
+        here, commit = self._tree(step.commit), self.repository.commit(step.commit)
+        try:
+            plan = planned(here, commit)
+        except ConfigError as e:
+            out.append(finding("policy_invalid", step.where, got=e.message, detail={"commit": commit.id}))
+            return "none"
+        parent = self._tree(self.line.commits[step.place - 1]) if index else None
+        with self._told(out, step.where):
+            out += self._tag(tag, plan, commit)
+        with self._told(out, step.where):
+            out += commit_findings(here, commit, parent, plan)
+        if (fault := order_fault(self.line, index, here.version)) is not None:
+            out += (fault, *stored_aggregate(tools, here.version))
+            return "none"
+        return self._first(tools, here, out) if parent is None else self._aggregate(tools, index, parent, here, out)
 
-def _files(record: VersionRecord, extension: str) -> dict[RepoPath, bytes]:
-    return {
-        VERSION_PATH: dump_json(record),
-        METRICS_PATH: dump_json(dict(record.metrics)),
-        model_pointer_path(extension): render_pointer(model_pointer(record, extension)),
-    }
+    def _tag(self, tag: VersionTag | None, plan: Publish, commit: Commit) -> Iterator[Finding]:
+        if self.tags is not None:
+            yield from tag_findings(self.repository, commit, plan, tag)
+            return
+        # Only whether it is there and where it points can be said of those that are whole.
+        named = self.repository.resolve(f"refs/tags/{plan.tag}")
+        if named is None:
+            yield finding("tag_missing", plan.tag, expected=commit.id)
+        elif named != commit.id:
+            yield finding("tag_moved", plan.tag, got=named, expected=commit.id)
 
+    def _first(self, tools: Tools, here: Snapshot, out: list[Finding]) -> Level:
+        out += rederive_first(here)
+        made = recompute_first(tools, here.version)
+        out += made.findings
+        return made.level
 
-def _aggregate_findings(
-    ctx: Context, main: Snapshot, here: Snapshot, commit: Commit, previous: tuple[Commit, Snapshot]
-) -> tuple[tuple[Finding, ...], Level]:
-    record = here.version
-    placed, place = _input_commit(ctx, here, commit, previous)
-    if placed is None:
-        return place, "none"
-    skips = skips_of(record)
-    again = situation(ctx.repository, placed, now=parse_time(record.witness.decided_at), skips=skips)
-    derived = _derived_findings(again, record)
-    findings = place + derived
-    if errors(findings) or not isinstance(again.decision, Aggregate):
-        return findings, "none"
-    weights = weighing(again.main, again.decision)
-    assert isinstance(weights, Weighing)
-    made = recompute_aggregate(ctx, main, again, weights, record, proposal_of(record))
-    return findings + made.findings, made.level
-
-
-def _input_commit(
-    ctx: Context, here: Snapshot, commit: Commit, previous: tuple[Commit, Snapshot]
-) -> tuple[CommitId | None, tuple[Finding, ...]]:
-    """The commit whose tree was read, if it lies where it must; else the commit's parent, to say more of what is wrong."""
-    where = f"v{here.version.version}"
-    named = here.version.witness.input_commit
-    parent = commit.parents[0] if commit.parents else None
-    if parent is None:
-        return None, (finding("lineage_broken", where, got="no parent", expected="a parent"),)
-    line = {previous[0].id, *(c.id for c in ctx.repository.commits(previous[0].id, parent))}
-    if named not in line:
-        broken = finding(
-            "lineage_broken", where, got={"input_commit": named}, expected=f"a commit of main before {where}"
-        )
-        return parent, (broken,)
-    chosen = CommitId(str(named))
-    before, at = snapshot(ctx.repository, parent), snapshot(ctx.repository, chosen)
-    if _ruled(before) != _ruled(at):
-        got = sorted(p for p, _ in _ruled(before) ^ _ruled(at))[:5]
-        moved = finding("lineage_broken", where, got=got, expected="policies and global/ as at input_commit")
-        return chosen, (moved,)
-    return chosen, ()
-
-
-def _ruled(here: Snapshot) -> set[tuple[str, str]]:
-    return {(p, e.blob) for p, e in here.files.items() if is_ruled(p)}
-
-
-def proposal_of(record: VersionRecord) -> Proposal:
-    """The proposal that a record must have come from; its canonical bytes are the manifest's config blob."""
-    model = record.model
-    return Proposal(
-        version=record.version,
-        input_commit=str(record.witness.input_commit),
-        model=ProposedModel(
-            format=model.format, size=model.size, sha256=model.sha256, md5=model.md5, tensors=model.tensors
-        ),
-        norms={c.site: c.delta_norm for c in record.contributions if c.delta_norm is not None},
-        scores={},
-        metrics=record.metrics,
-        excluded=tuple(e for e in record.excluded if e.judged == "bytes"),
-        unavailable=record.witness.unavailable,
-    )
-
-
-def _derived_findings(again: Situation, record: VersionRecord) -> tuple[Finding, ...]:
-    """Compare the record with the one that follows from the pinned commit, field by field."""
-    where = f"v{record.version}"
-    out: list[Finding] = []
-    if again.main.policy != record.policy:
-        out.append(finding("policy_mismatch", where, got=record.policy, expected=again.main.policy))
-    out.extend(_input_findings(again, record))
-    if not isinstance(again.decision, Aggregate):
-        got = type(again.decision).__name__.lower()
-        reason = again.decision.reason
-        out.append(
-            finding(
-                "record_mismatch", where, got=f"{got}: {reason}", expected="aggregate", detail={"field": "decision"}
-            )
-        )
-        return tuple(out)
-    weights = weighing(again.main, again.decision)
-    if isinstance(weights, Finding):
-        return (*out, weights)
-    expected = version_record(
-        again, again.decision, weights, proposal_of(record), Digest(record.model.manifest), record.witness
-    )
-    want, have = plain(expected), plain(record)
-    differ = [name for name in want if name not in ("witness", "policy") and want[name] != have[name]]
-    out.extend(_field_finding(where, name, have[name], want[name]) for name in differ)
-    if record.witness.trigger != again.decision.trigger:
-        out.append(_field_finding(where, "witness.trigger", record.witness.trigger, again.decision.trigger))
-    return tuple(out)
-
-
-def _input_findings(again: Situation, record: VersionRecord) -> Iterator[Finding]:
-    """Name the site whose record or pointer is not the one that the version used."""
-    for c in record.contributions:
-        blobs = again.main.site_blobs(c.site)  # type: ignore[arg-type]  # a site id of a parsed record
-        for what, used, there in (
-            ("record", c.record_blob, blobs and blobs[0]),
-            ("pointer", c.pointer_blob, blobs and blobs[1]),
-        ):
-            if used != there:
-                detail = {"site": c.site, "field": what}
-                yield finding("record_mismatch", f"v{record.version}", got=there, expected=used, detail=detail)
-
-
-def _field_finding(where: str, name: str, got: Json, expected: Json) -> Finding:
-    return finding("record_mismatch", where, got=got, expected=expected, detail={"field": name})
+    def _aggregate(self, tools: Tools, index: int, parent: Snapshot, here: Snapshot, out: list[Finding]) -> Level:
+        chosen, fault = input_commit(self.line, index, here.version)
+        if fault is not None:
+            out.append(fault)
+        derived = rederive(self.line, parent, self._tree(chosen), here.version)
+        out += derived.findings
+        if derived.here is None or derived.weights is None:
+            out += stored_aggregate(tools, here.version)
+            return "none"
+        passed_over = self.line.brought(read_until(self.line, index - 1), self.line.places[chosen])
+        made = recompute_aggregate(tools, derived.here, derived.weights, here.version, passed_over)
+        out += made.findings
+        return made.level

@@ -117,7 +117,7 @@ CATALOGUE: dict[Slug, Rule] = {
     "policy_invalid": _R(
         "FO-101",
         "a policy cannot be used",
-        "correct the file and run `fedops policy check`",
+        "correct the file and push it to main; `fedops doctor` reads it as CI does",
         "Policies are reviewed files that decide what is merged. One that cannot be read stops everything, so that nothing is decided by accident.",
     ),
     "file_kept": _R(
@@ -486,7 +486,7 @@ CATALOGUE: dict[Slug, Rule] = {
     "tag_missing": _R(
         "FO-407",
         "a version has no tag",
-        "run `fedops ci reconcile`; it creates what is missing",
+        "push the tag again from a clone that has it; `fedops verify` says which commit it names",
         "The tag follows the record; until it is there people cannot name the version.",
     ),
     "lineage_broken": _R(

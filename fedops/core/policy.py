@@ -53,7 +53,12 @@ def policy_digest(files: Mapping[str, str]) -> Digest:
 
 
 def eligible(
-    merged: Sequence[Submission], record: VersionRecord, sites: Sites, policy: Aggregation
+    merged: Sequence[Submission],
+    record: VersionRecord,
+    sites: Sites,
+    policy: Aggregation,
+    *,
+    taken: Mapping[str, SiteId] | None = None,
 ) -> tuple[tuple[Submission, ...], tuple[Excluded, ...]]:
     """Split the submissions that the next version reads into those to use and those that a rule excludes.
 
@@ -64,6 +69,7 @@ def eligible(
     Args:
         merged: at most one submission of each site, its record on main; any order.
         record: the current version.
+        taken: sha256 of bytes -> site, of the records on main that are used up.
 
     Returns:
         (to use, excluded with the first reason that holds), each in ascending site.
@@ -72,7 +78,7 @@ def eligible(
         (s for s in merged if record.consumed.get(s.site, NEVER) < s.base_version <= record.version),
         key=lambda s: s.site,
     )
-    owners = _owners(candidates, record)
+    owners = _owners(candidates, record, taken or {})
     use: list[Submission] = []
     excluded: list[Excluded] = []
     for s in candidates:
@@ -84,12 +90,12 @@ def eligible(
     return tuple(use), tuple(excluded)
 
 
-def _owners(candidates: Sequence[Submission], record: VersionRecord) -> dict[str, SiteId]:
-    """Whom bytes belong to: the site that contributed them to the current version, else the earliest merge.
+def _owners(candidates: Sequence[Submission], record: VersionRecord, taken: Mapping[str, SiteId]) -> dict[str, SiteId]:
+    """Whom bytes belong to: the site whose used record has them, else the earliest merge.
 
     Merges of the same second are ranked by site id.
     """
-    owners = {c.sha256: SiteId(c.site) for c in record.contributions}
+    owners = {**taken, **{c.sha256: SiteId(c.site) for c in record.contributions}}
     for s in sorted(candidates, key=lambda s: (s.merged_at, s.site)):
         owners.setdefault(s.sha256, s.site)
     return owners

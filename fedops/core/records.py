@@ -105,6 +105,8 @@ def update_pointer(record: Record, extension: str) -> Pointer:
 
 # ---------------------------------------------------------------- versions
 
+MAX_VERSION_BYTES = 16 << 20  # of a version record: it names every tensor, as the proposal that it comes from
+
 
 class TensorEntry(Document):
     dtype: Dtype

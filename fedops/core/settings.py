@@ -112,6 +112,12 @@ class Sites(Document):
         """Active sites in ascending id."""
         return tuple(SiteId(s) for s in sorted(self.sites) if self.sites[s].state == "active")
 
+    def judges_of(self, site: SiteId) -> frozenset[int]:
+        """Account ids of the leads that may approve a site's submission: not of one whose key signs for it too."""
+        entry = self.sites.get(site)
+        own = {_key_body(k) for k in entry.keys} if entry is not None else set()
+        return frozenset(lead.id for lead in self.leads if own.isdisjoint(_key_body(k) for k in lead.keys))
+
     def site_of(self, account_id: int) -> SiteId | None:
         """The one site that owns a forge account."""
         return next(

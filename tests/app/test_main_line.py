@@ -13,6 +13,7 @@ from fedops.core.documents import dump_json
 from fedops.core.errors import GitError
 from fedops.core.facts import Touched, TreeEntry, VersionTag
 from fedops.core.ids import BlobId, CommitId, RepoPath, SiteId
+from fedops.core.records import MAX_VERSION_BYTES
 from tests.core.samples import excluded_entry, submission, version
 from tests.fakes_repository import FakeOrigin, FakeRepository
 
@@ -103,7 +104,7 @@ def test_a_record_that_goes_and_comes_back(repository: Damaged) -> None:
     assert got.strays == {1: ("global/version.json",)}
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"x" * 2_000_000])
+@pytest.mark.parametrize("data", [b"", b"{}", b"x" * (MAX_VERSION_BYTES + 1)])
 def test_a_record_that_cannot_be_read_has_the_number_of_its_tag_or_its_place(repository: Damaged, data: bytes) -> None:
     commits = line(repository, made(0), {"global/version.json": data})
     for hint, number in ((tags(), 1), (tags((7, commits[1])), 7)):
@@ -122,6 +123,19 @@ def test_the_merge_of_a_record_is_the_newest_that_brought_it(repository: Damaged
     assert got.merges(commits[5], {A: blobs[1]})[A].id == commits[5]
     assert list(got.brought(1, 5)) == [(RECORD, blobs[3]), (RECORD, blobs[1])]
     assert list(got.brought(3, 4)) == []
+
+
+def test_the_model_of_a_version_is_that_of_the_first_commit_that_said_its_number(repository: Damaged) -> None:
+    again = made(0, metrics={"loss": 1.0})
+    commits = line(repository, made(0), made(1), again, {"global/version.json": b"{}"})
+    got = read_line(repository, commits[-1], tags((7, commits[3])))
+    assert got.model_sha256(commits[0], 0) == version(0, kind="init").model.sha256
+    assert got.model_sha256(commits[0], 1) is None
+    assert got.model_sha256(commits[2], 1) == version(1).model.sha256
+    assert got.model_sha256(commits[2], 7) is None
+    with pytest.raises(GitError, match="v7") as caught:
+        got.model_sha256(commits[3], 7)
+    assert caught.value.slug == "lineage_broken"
 
 
 def test_a_merge_that_nobody_can_see_is_damage(repository: Damaged) -> None:

@@ -20,7 +20,8 @@ from fedops.app.publish import skips_of
 from fedops.app.reconcile import Reconciled, repair
 from fedops.app.snapshot import snapshot
 from fedops.core.errors import ConfigError, GitError, StoreError
-from fedops.core.facts import Aggregate, RefUpdate
+from fedops.core.facts import Aggregate, RefUpdate, Wait
+from fedops.core.findings import errors
 from fedops.core.ids import VERSION_PATH, BlobId, Digest
 from fedops.core.records import ExcludedEntry, Proposal, ProposedModel, Unavailable
 from fedops.render.reconcile import reconcile_document
@@ -69,7 +70,7 @@ def test_weights_that_are_all_zero_make_no_version_and_say_so(fed: MemoryFed) ->
     assert not fed.reconcile().changed
 
 
-def test_a_result_beyond_the_dtype_makes_no_version_and_says_so(fed: MemoryFed) -> None:
+def test_an_update_that_alone_goes_beyond_the_dtype_is_left_out_and_stops_nobody(fed: MemoryFed) -> None:
     big = float(np.finfo(np.float32).max)
     merged_by_hand(fed, A)
     fed.reconcile()
@@ -81,8 +82,13 @@ def test_a_result_beyond_the_dtype_makes_no_version_and_says_so(fed: MemoryFed) 
     done = fed.reconcile()
     assert [f.slug for f in done.findings] == ["non_finite_result"]
     assert (done.published, fed.version.version) == ([], 2)
-    assert isinstance(done.decision, Aggregate)
+    assert isinstance(done.decision, Wait)
     assert not fed.reconcile().changed
+    fed.submit(C, {"steps": np.array(0, np.int64), "w": np.array([big, 2], np.float32)}, base=2)
+    [made] = fed.reconcile().published
+    assert [(e.site, e.slug, e.judged) for e in made.excluded] == [(B, "non_finite_result", "bytes")]
+    assert [c.site for c in made.contributions] == [C]
+    assert [errors(v.findings) for v in fed.verify()] == [()] * 4
 
 
 def test_an_update_beyond_the_norm_limit_is_refused_and_excluded_if_a_person_merged_it(fed: MemoryFed) -> None:
@@ -188,6 +194,7 @@ def test_a_model_of_many_thousand_tensors_makes_versions_that_can_be_read(tmp_pa
     fed.submit(B, {n: np.full((1, 1), 2, np.float32) for n in names})
     assert [v.version for v in fed.reconcile().published] == [2]
     assert fed.model()[names[-1]].tolist() == [[2.0]]
+    assert [c.level for c in fed.verify()] == ["lineage", "inputs", "inputs"]
 
 
 def test_a_global_model_of_other_bytes_than_its_record_says_is_never_used(fed: MemoryFed) -> None:

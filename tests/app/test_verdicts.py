@@ -13,7 +13,7 @@ from fedops.app.inspect import Judgement
 from fedops.app.verdicts import MAX_OUTPUT_BYTES, dump_verdicts, fitted, load_verdicts
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Account, Pull, Verdict, VerdictState
-from fedops.core.findings import SLUGS, Finding, finding
+from fedops.core.findings import SLUGS, Finding, errors, finding
 from fedops.core.ids import CommitId, Digest
 from tests.core.samples import minutes
 
@@ -45,7 +45,10 @@ FINDINGS = st.builds(
     st.sampled_from(SLUGS), TEXTS, JSON, JSON, st.none() | st.dictionaries(TEXTS, JSON, max_size=3),
 )  # fmt: skip
 JUDGED = st.builds(
-    lambda number, state, findings, note: judged(number, state, *findings, note=note),
+    # Nothing with errors is ever accepted, and what says so is refused (below).
+    lambda number, state, findings, note: judged(
+        number, "rejected" if state == "accepted" and errors(findings) else state, *findings, note=note
+    ),
     st.integers(1, 5),
     st.sampled_from(("accepted", "rejected", "pending", "not_a_submission")),
     st.lists(FINDINGS, max_size=3),
@@ -73,6 +76,12 @@ def test_an_unknown_slug_of_a_later_release_is_still_a_finding() -> None:
     value["verdicts"][0]["findings"][0] |= {"slug": "from_the_future", "severity": "warning"}
     (heard,) = load_verdicts(json.dumps(value).encode(), [pull(1)])
     assert [f.slug for f in heard.verdict.findings] == ["record_unreadable"]
+
+
+def test_a_verdict_that_accepts_errors_is_refused() -> None:
+    said = judged(1, "accepted", finding("non_finite", "sites/a"))
+    with pytest.raises(ConfigError, match="accepted with errors"):
+        load_verdicts(json.dumps(dump_verdicts([said])).encode(), [said.pull])
 
 
 def test_two_verdicts_on_one_head_are_a_fault() -> None:

@@ -195,6 +195,38 @@ def test_every_difference_of_what_was_recomputed_is_told(
     assert versions(fed)[1:] == [(1, "none", [slug])]
 
 
+def test_a_decision_that_gives_no_weights_now_is_told_with_the_version(
+    fed: MemoryFed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_version(fed)
+    none = finding("no_weight", "policies/aggregation.yaml", got=0.0)
+    monkeypatch.setattr("fedops.app.rederive.weighing", lambda *_: none)
+    assert versions(fed)[1:] == [(1, "none", ["no_weight"])]
+
+
+def test_a_base_that_is_no_model_is_told_with_the_version_that_rests_on_it(
+    fed: MemoryFed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_version(fed)
+    bad = finding("file_corrupt", "v0")
+    monkeypatch.setattr("fedops.app.global_models.open_checked", lambda *_: (None, (bad,)))
+    assert versions(fed)[1:] == [(1, "none", ["file_corrupt"])]
+
+
+def test_bytes_that_came_back_otherwise_than_the_record_says_are_still_unavailable(fed: MemoryFed) -> None:
+    """Whole, but not what was handed in: as good as gone."""
+    late = fed.upload(C, 0, arrays(3.0))
+    merge_by_hand(fed, late, num_examples=11)
+    layer, manifest = digest_of_hex(late.sha256), Digest(late.manifest)
+    data = [(d, store(fed)._blobs[f"sites/{C}"][d.removeprefix("sha256:")]) for d in (layer, manifest)]
+    store(fed).lose(f"sites/{C}", manifest)
+    one_version(fed)
+    assert [u.site for u in fed.version.witness.unavailable] == [C]
+    for digest, blob in data:
+        store(fed)._blobs[f"sites/{C}"][digest.removeprefix("sha256:")] = blob
+    assert versions(fed)[1:] == [(1, "inputs", [])]
+
+
 # ---------------------------------------------------------------- broken machines
 
 

@@ -113,6 +113,17 @@ def test_bytes_of_another_contribution_of_the_current_version_are_refused() -> N
     assert one.finding.where == "sites/hospital-b/submission.json"
 
 
+def test_bytes_of_a_used_up_record_on_main_are_refused_from_another_site() -> None:
+    merged, taken = [submission("hospital-b", 8, content="same")], {hex64("same"): SiteId("hospital-a")}
+    use, excluded = eligible(merged, version(8), ROSTER, policy(), taken=taken)
+    assert use == ()
+    assert [(e.finding.slug, (e.finding.detail or {})["same_as"]) for e in excluded] == [
+        ("duplicate_submission", "hospital-a")
+    ]
+    own = {hex64("same"): SiteId("hospital-b")}
+    assert eligible(merged, version(8), ROSTER, policy(), taken=own)[1] == ()
+
+
 def test_a_site_may_arrive_at_its_own_bytes_again() -> None:
     first = submission("hospital-a", 7, content="same")
     record = version(8, contributions=[contribution(first)], consumed={"hospital-a": 7})

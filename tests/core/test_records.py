@@ -115,6 +115,18 @@ def test_one_account_or_key_cannot_stand_for_two_sites() -> None:
             validate({"schema": "fedops.sites/v1", "sites": sites}, Sites, "s")
 
 
+def test_a_lead_whose_key_signs_for_a_site_does_not_judge_it() -> None:
+    leads = [
+        {"login": "lena", "id": 8, "keys": ["ssh-ed25519 AAAA lena"]},
+        {"login": "li", "id": 9, "keys": ["ssh-ed25519 BBBB li"]},
+    ]
+    sites = {"a": _site("x", 1, "ssh-ed25519 AAAA other"), "b": _site("y", 2)}
+    roster = validate({"schema": "fedops.sites/v1", "leads": leads, "sites": sites}, Sites, "s")
+    assert roster.judges_of(SiteId("a")) == {9}
+    assert roster.judges_of(SiteId("b")) == {8, 9}
+    assert roster.judges_of(SiteId("unknown")) == {8, 9}
+
+
 def test_the_roster_knows_active_sites_and_owners() -> None:
     sites = {"b": _site("y", 2), "a": _site("x", 1), "c": _site("z", 3) | {"state": "suspended"}}
     roster = validate({"schema": "fedops.sites/v1", "sites": sites}, Sites, "s")

@@ -50,8 +50,12 @@ def judge(
 
 
 def test_the_known_files_of_the_authors_site_are_allowed() -> None:
-    changes = [*honest(), change("sites/hospital-a/evaluation.json", "A")]
-    assert judge(changes) == ("hospital-a", [])
+    assert judge(honest()) == ("hospital-a", [])
+
+
+def test_a_file_that_nobody_checks_is_not_carried_to_main() -> None:
+    path = "sites/hospital-a/evaluation.json"
+    assert judge([*honest(), change(path, "A")]) == ("hospital-a", [("path_not_allowed", path)])
 
 
 def test_the_record_alone_is_a_submission() -> None:
@@ -141,7 +145,6 @@ def test_the_deletion_of_the_record_is_no_submission() -> None:
 def test_the_record_must_be_among_the_changes() -> None:
     record = "sites/hospital-a/submission.json"
     assert judge(honest()[1:]) == ("hospital-a", [("files_missing", record)])
-    assert judge([change("sites/hospital-a/evaluation.json", "A")])[1] == [("files_missing", record)]
 
 
 def test_a_change_without_a_site_folder_names_no_site() -> None:

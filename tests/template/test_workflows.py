@@ -87,7 +87,7 @@ def test_what_parses_tensors_cannot_write_to_git_and_what_writes_is_alone() -> N
         "reconcile.yml/merge": {"contents", "issues", "pull-requests", "statuses"},
         "reconcile.yml/aggregate": {"packages"},
         "reconcile.yml/publish": {"contents", "packages", "pull-requests"},
-        "reconcile.yml/signal": {"actions", "issues", "packages"},
+        "reconcile.yml/signal": {"issues", "packages"},
         "audit.yml/audit": set(),
     }
 

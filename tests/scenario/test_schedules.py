@@ -1,0 +1,41 @@
+"""Any number of runs at once, at any moment, with anything in between: exactly one version of each number comes of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.fed import MemoryFed, fast_folder
+from tests.scenario.oracle import check_all
+from tests.scenario.story import Story, tell
+
+SCHEDULES = 500
+BATCHES = 10
+STEPS = 40
+
+
+def play(seed: int, folder: Path) -> None:
+    rng = random.Random(seed)
+    fed = MemoryFed(folder, rules={"trigger": {"quorum": rng.choice([1, 2, 3])}})
+    story = Story(fed, rng)
+    try:
+        tell(story, STEPS)
+        check_all(fed, rerun=lambda: fed.reconcile().changed, damaged=story.damaged)
+    except BaseException as e:
+        e.add_note("\n".join([f"seed {seed}", *story.log]))
+        raise
+    finally:
+        story.close()
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_any_schedule_of_runs_sites_and_leads_gives_one_version_of_each_number(batch: int) -> None:
+    with fast_folder() as name:
+        for seed in range(batch, SCHEDULES, BATCHES):
+            folder = Path(name) / str(seed)
+            folder.mkdir()
+            play(seed, folder)
+            shutil.rmtree(folder)
