@@ -126,7 +126,7 @@ def _compared(
     folder: Path,
 ) -> Iterator[Finding]:
     """Run the engine on the inputs, and name every difference to the record."""
-    where, model = f"v{record.version}", record.model
+    where = f"v{record.version}"
     limits = here.main.submission_policy.limits
     try:
         made = compute(
@@ -140,12 +140,15 @@ def _compared(
     except StoreError as e:
         yield store_fault(e, where, what="a model that it rests on")
         return
-    if isinstance(made, Finding):
-        yield replace(made, where=where)
-        return
-    if not isinstance(made, Aggregated):
-        yield from (replace(f, where=where) for f in made.values())
-        return
+    if isinstance(made, Aggregated):
+        yield from _differences(record, made)
+    else:
+        refused = [made] if isinstance(made, Finding) else made.values()
+        yield from (replace(f, where=where) for f in refused)
+
+
+def _differences(record: VersionRecord, made: Aggregated) -> Iterator[Finding]:
+    where, model = f"v{record.version}", record.model
     tensors = {n: [t.dtype, list(t.shape)] for n, t in model.tensors.items()}
     again = {n: [s.dtype, list(s.shape)] for n, s in made.specs.items()}
     for name, got, expected in (

@@ -153,7 +153,7 @@ def version_record(repository: Repository, main: Snapshot, number: int) -> tuple
     if number > main.version.version:
         return None
     tagged = repository.resolve(f"refs/tags/{GlobalVersion(number).tag}")
-    if tagged is not None and any(c.id == tagged for c in repository.commits(None, main.commit)):
+    if tagged is not None and repository.is_ancestor(tagged, main.commit):
         found, parents = record_at(repository, tagged), repository.commit(tagged).parents
         before = record_at(repository, parents[0]) if parents else None
         if found is not None and found.version == number and (before is None or before.version != number):

@@ -57,7 +57,8 @@ def test_the_second_one_is_told_who_is_at_work(tmp_path: Path) -> None:
 def test_a_program_that_outlives_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with hold(path, "with a child") as first:
-        child = int(wait_for(first, "held")[0])
+        # The child writes to the same pipe: its word may come first.
+        child = next(int(line) for line in wait_for(first, "held") if line.strip().isdigit())
         first.send_signal(signal.SIGKILL)
         first.wait()
         os.kill(child, 0)  # it lives

@@ -182,8 +182,8 @@ def test_a_policy_of_the_leads_own_enters_the_digest(world: World) -> None:
     with world.ground() as ground:
         ground.repository.fetch()
         main = main_snapshot(ground.repository)
-    assert main.policy == founded.record.policy
-    assert main.aggregation.trigger.quorum == 7
+        assert main.policy == founded.record.policy
+        assert main.aggregation.trigger.quorum == 7
 
 
 def test_an_existing_federation_yaml_and_roster_decide_what_the_new_files_say(world: World) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from fedops.app.engine import Aggregated
+from fedops.app.global_models import GlobalModels
 from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.app.verify import Checked, tip_of, verify
 from fedops.core.errors import ConfigError, GitError, StoreError
 from fedops.core.findings import finding
 from fedops.core.ids import CommitId, Digest, RepoPath, SiteId, digest_of_hex
 from fedops.core.records import Record
+from fedops.core.settings import Limits
 from tests.fakes_store import FakeStore
 from tests.scenario.fed import MemoryFed, arrays
 
@@ -211,6 +213,14 @@ def test_a_base_that_is_no_model_is_told_with_the_version_that_rests_on_it(
     bad = finding("file_corrupt", "v0")
     monkeypatch.setattr("fedops.app.global_models.open_checked", lambda *_: (None, (bad,)))
     assert versions(fed)[1:] == [(1, "none", ["file_corrupt"])]
+
+
+def test_there_is_no_model_of_a_version_that_main_does_not_have(fed: MemoryFed) -> None:
+    ctx = fed.context()
+    ctx.repository.fetch()
+    with pytest.raises(StoreError, match="v5: no such version") as caught:
+        GlobalModels(ctx, main_snapshot(ctx.repository), ()).open(5, Limits())
+    assert (caught.value.slug, caught.value.cause) == ("object_missing", "permanent")
 
 
 def test_bytes_that_came_back_otherwise_than_the_record_says_are_still_unavailable(fed: MemoryFed) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedops.core.errors import StoreError
 from fedops.core.facts import Commit, Issue
 from fedops.core.findings import errors
 from fedops.core.ids import BlobId, CommitId, Digest, RepoPath
@@ -283,24 +284,26 @@ def why_told(tip: Tree, site: str, lost: set[str]) -> set[str]:
     return {"overtaken"} if read and not mine else set()
 
 
-def usable(fed: Fed, tip: Tree) -> tuple[list[Handed], list[Handed]]:
-    """Records on main that a version could use now, and those whose bytes cannot be had."""
+def usable(fed: Fed, tip: Tree) -> tuple[list[Handed], list[Handed], list[Handed]]:
+    """Records that a version could use now; those whose manifest cannot be had, and those that lack the bytes alone."""
     handed = tip.handed(current=tip.version["version"], consumed=tip.version["consumed"])
-    good = [h for h in handed if not tip.why_not(h, handed)]
-    there = [h for h in good if is_stored(fed, h)]
-    return there, [h for h in good if h not in there]
+    by_state: dict[str, list[Handed]] = {"there": [], "manifest": [], "bytes": []}
+    for one in handed:
+        if not tip.why_not(one, handed):
+            by_state[stored(fed, one)].append(one)
+    return by_state["there"], by_state["manifest"], by_state["bytes"]
 
 
-def is_stored(fed: Fed, one: Handed) -> bool:
-    """True if the site's store hands out the bytes."""
-    from fedops.core.errors import StoreError
-
+def stored(fed: Fed, one: Handed) -> str:
+    """What the site's store does not hand out: the "manifest", the "bytes"; or all is "there"."""
+    state = "manifest"
     try:
         artifact = fed.store.manifest(f"sites/{one.site}", Digest(one.manifest))
+        state = "bytes"
         fed.store.get(f"sites/{one.site}", artifact.layer, fed.scratch.new() / "x")
     except StoreError:
-        return False
-    return True
+        return state
+    return "there"
 
 
 def check_all(fed: Fed, *, rerun: Callable[[], bool], damaged: Collection[str] = ()) -> None:
@@ -314,7 +317,7 @@ def check_all(fed: Fed, *, rerun: Callable[[], bool], damaged: Collection[str] =
     check_inputs(fed, made)
     repository = fed.repositories["lena"]
     tip = Tree(repository, fed.main().commit)
-    there, gone = usable(fed, tip)
+    there, no_manifest, no_bytes = usable(fed, tip)
     trigger, record = tip.rules["trigger"], tip.version
     last = tip.rules.get("stop", {}).get("max_version")
     stopped = record["status"] == "final" or (last is not None and record["version"] >= last)
@@ -329,7 +332,10 @@ def check_all(fed: Fed, *, rerun: Callable[[], bool], damaged: Collection[str] =
     assert not due(there), f"a version is due, but was not made: {there}"
     forge = fed.forge("lena")
     issues = [i for is_open in (True, False) for i in forge.issues(frozenset({"fedops"}), open=is_open)]
-    check_signals(tip, issues, {h.blob for h in gone} if due(there + gone) else set())
+    # Manifests are looked up first; if the quorum cannot hold without those that are gone, no bytes are asked for.
+    missed = no_manifest if due(there + no_manifest + no_bytes) else []
+    missed = missed + (no_bytes if due(there + no_bytes) else [])
+    check_signals(tip, issues, {h.blob for h in missed})
     for _, tree in made[1:]:
         short = f"v{tree.version['version']}"
         assert fed.store.resolve(f"global:{short}") == tree.version["model"]["manifest"], f"the registry's {short}"

@@ -669,6 +669,18 @@ def test_a_version_skipped(auditor: Auditor) -> None:
     assert report.names(3, "lineage_broken", expected={"version": 2, "base_version": 1})
 
 
+def test_a_record_that_a_versions_commit_takes_away(auditor: Auditor) -> None:
+    """v1 is gone, and with it the base of what v3 excluded by its bytes."""
+    forger = auditor.forger()
+    forger.rewrite({forger.version(1): {VERSION: None}})
+    report = auditor.verify()
+    assert report.names(0, "lineage_broken", commit=forger.version(1))
+    assert report.names(1, "tag_moved", expected="a version on main")
+    assert report.names(2, "lineage_broken", expected={"version": 1, "base_version": 0})
+    assert report.names(3, "lineage_broken", field="witness.input_commit")
+    assert 3 in report.failed
+
+
 def test_a_version_skipped_with_its_tag(auditor: Auditor) -> None:
     forger = auditor.forger()
     forger.rewrite(drop=[forger.version(2)])
