@@ -271,7 +271,7 @@ def test_killed_at_any_time_it_trains_once_and_hands_in_once(world: World) -> No
     def trained() -> bool:
         return any(line["step"] == "trained" for line in work.noted())
 
-    spent, longest, kills = 0.0, 1.5, 0
+    spent, longest, kills = 0.0, 0.7, 0
     while spent < KILL_SECONDS and kills < 12:
         begun, finished = len(fits(world)), trained()
         after = dice.uniform(0.1, longest)
@@ -287,7 +287,7 @@ def test_killed_at_any_time_it_trains_once_and_hands_in_once(world: World) -> No
         spent += after
         assert not finished or len(fits(world)) == begun, "trained again after the journal said `trained`"
         longest *= 1.2  # slow machines get as far as fast ones
-    assert kills > 1
+    assert kills >= 1
     with start(world, *COMMAND, "--once") as last:
         _, err = last.communicate(timeout=300)
         assert last.returncode == 0, err
