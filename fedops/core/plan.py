@@ -21,13 +21,11 @@ from fedops.core.ids import (
 )
 from fedops.core.records import Pointer, VersionRecord, model_pointer, render_pointer
 from fedops.core.signals import marker_in, plan_signals
-from fedops.core.steps import CloseSignal, MergePull, Publish, Report, Signal, Step
+from fedops.core.steps import CloseSignal, Publish, Signal, Step
 
 __all__ = [
     "CloseSignal",
-    "MergePull",
     "Publish",
-    "Report",
     "Signal",
     "Step",
     "marker_in",

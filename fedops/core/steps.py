@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedops.core.facts import Marker, Verdict
+from fedops.core.facts import Marker
 from fedops.core.ids import CommitId, RepoPath, SiteId
 
 
@@ -30,25 +30,6 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class MergePull:
-    """Merge a PR as a merge commit, if its head is still `head`."""
-
-    number: int
-    head: CommitId
-    message: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """The sticky comment (found by its marker) and the commit status of a PR."""
-
-    number: int
-    marker: Marker
-    verdict: Verdict
-    body: str
-
-
-@dataclass(frozen=True)
 class Signal:
     """The issue that tells one site to train on a version; `body` carries the marker."""
 
@@ -67,4 +48,4 @@ class CloseSignal:
     number: int
 
 
-Step = Publish | MergePull | Report | Signal | CloseSignal
+Step = Publish | Signal | CloseSignal

@@ -449,6 +449,7 @@ def test_copy_heals_a_damaged_copy(backend: Backend, update: Path, out: Path) ->
     backend.damage(ARCHIVE, _layer_digest(put))
     backend.store.copy(backend.store, A, put.manifest, ARCHIVE)
     backend.store.get(ARCHIVE, put.layer, out / "x")
+    assert (out / "x").read_bytes() == update.read_bytes()
 
 
 def test_update_is_not_copied_to_where_models_are(store: Store, update: Path) -> None:
