@@ -12,49 +12,40 @@ from fedops.render.demo import PLACES, WIDTH, demo_text
 from fedops.render.history import show_text
 from fedops.render.text import width
 from fedops.render.verify import verify_text
+from tests.pages import ROOT, command_of, fedops_lines, links
 from tests.readme import BLOCKS, README, block, filled
 from tests.render.goldens_run import demo_result
 from tests.render.goldens_site import made
 from tests.template.test_workflows import option_names
 
 TEXT = README.read_text("utf-8")
-ROOT = README.parent
 
 
 def commands() -> Iterator[list[str]]:
-    """Each command line of the console blocks and of the demo's advice, as words."""
-    fenced = re.findall(r"(?s)```console\n(.*?)```", TEXT)
-    lines = [line[2:] for part in fenced for line in part.splitlines() if line.startswith("$ ")]
+    """Each fedops command line that is shown, the demo's advice included, as words."""
+    yield from fedops_lines(TEXT)
     demo = block(TEXT, "demo").splitlines()
-    lines += [line.strip() for line in demo[demo.index("try") + 1 :]]
-    inline = [text for text in re.findall(r"`([^`\n]+)`", TEXT) if text.startswith("fedops ")]
-    for line in lines + inline:
-        for part in line.split("&&"):
-            yield shlex.split(part.replace("…", ""))
+    yield from (shlex.split(line)[1:] for line in demo[demo.index("try") + 1 :] if line.strip().startswith("fedops "))
 
 
 def test_every_command_and_option_that_is_shown_exists() -> None:
-    shown = [words for words in commands() if words[:1] == ["fedops"]]
+    shown = list(commands())
     assert len(shown) > 10
     for words in shown:
-        path = words[1:3] if words[1] in ("ci", "site") else words[1:2]
-        if path[0].startswith("-"):
-            continue
         given = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--help"}
-        assert given <= option_names([p for p in path if not p.startswith("-")]), words
+        assert given <= option_names(command_of(words)), words
 
 
 def test_every_make_target_that_is_shown_exists() -> None:
     targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
-    shown = set(re.findall(r"`make ([a-z]+)`", TEXT)) | {w[1] for w in commands() if w[:1] == ["make"]}
+    shown = set(re.findall(r"(?:`|\$ )make ([a-z]+)", TEXT))
     assert shown
     assert shown <= targets
 
 
 def test_every_file_that_is_linked_is_there() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", TEXT)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert links(TEXT)
+    assert [link for link in links(TEXT) if not (ROOT / link).exists()] == []
 
 
 @pytest.mark.parametrize("name", BLOCKS)
