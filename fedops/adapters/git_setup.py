@@ -47,7 +47,7 @@ def make_origin(folder: Path, origin: Path, main: str) -> None:
     top = discover(folder)
     if top is not None and top.resolve() != folder.resolve():
         raise ConfigError(f"{folder}: inside the repository {top} -> its top folder", hint=f"cd {top}")
-    if origin.exists() and any(origin.iterdir()) and not _is_bare(origin):
+    if origin.exists() and any(origin.iterdir()) and not is_bare(origin):
         raise ConfigError(f"{origin}: is there and is no bare repository", hint="name a new folder")
     with GitRepository.init(folder, main) as repository:
         known = repository.remote_url()
@@ -62,9 +62,33 @@ def make_origin(folder: Path, origin: Path, main: str) -> None:
         git.check("config", f"branch.{main}.merge", f"refs/heads/{main}")
 
 
-def _is_bare(folder: Path) -> bool:
+def make_clone(folder: Path, origin: str, main: str) -> bool:
+    """Clone a federation into a new or empty folder; False if its clone is there already.
+
+    Raises:
+        ConfigError: the folder holds something else.
+        GitError: the origin cannot be read.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        demand_clone(folder, main)
+        return False
+    GitProcess(None).check("clone", "--quiet", "--branch", main, "--", origin, str(folder))
+    return True
+
+
+def is_bare(folder: Path) -> bool:
+    """True for the folder of a bare repository."""
     try:
         with GitRepository(folder):
             return not (folder / ".git").exists()
     except GitError:
         return False
+
+
+def head_branch(origin: Path) -> str:
+    """The branch that a bare repository's HEAD names.
+
+    Raises:
+        GitError: HEAD is detached.
+    """
+    return GitProcess(origin).check("symbolic-ref", "--short", "HEAD").decode("utf-8", "replace").strip()

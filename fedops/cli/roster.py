@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 
 from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say
 from fedops.cli.group import Group
+from fedops.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedops.app.change_main import Writing
@@ -34,6 +36,9 @@ def site_command() -> None:
 @click.option("--id", "account_id", type=click.IntRange(min=0), help="Its numeric id; on forge git any free number.")
 @click.option("--key", multiple=True, metavar="FILE.pub|LINE", help="SSH public key that signs; repeatable.")
 @click.option("--store", help="The site's own store. Default: the federation's.")
+@click.option(
+    "--bundle", type=click.Path(path_type=Path), help="Also write the site's starter file, for `fedops join`."
+)
 @dry_run_option
 @format_option
 def add(
@@ -42,15 +47,23 @@ def add(
     account_id: int | None,
     key: Sequence[str],
     store: str | None,
+    bundle: Path | None,
     dry_run: bool,
     fmt: Format,
 ) -> None:
-    """Put a site on the roster, or add an account or a key to one that is there."""
+    """Put a site on the roster, or add an account or a key to one that is there.
+
+    The starter file tells the site's machine where the federation is and who the site is; there are no secrets in it.
+    """
     from fedops.app.roster import add_site, addition
     from fedops.cli.public_keys import read_public_key
 
     new = addition(site, login, account_id, [read_public_key(k) for k in key], store)
     _edit(fmt, dry_run, lambda ctx, editor, writing: add_site(ctx, editor, new, writing))
+    if bundle is not None and not dry_run:
+        from fedops.cli.starter import write_starter
+
+        write_starter(new.site, bundle)
 
 
 @site_command.command()
@@ -133,29 +146,66 @@ def _edit(fmt: Format, dry_run: bool, change: Callable[[Context, YamlEditor, Wri
 
 
 @click.command("join")
-@click.argument("site")
+@click.argument("site", required=False)
+@click.option("--bundle", type=click.Path(path_type=Path), help="The starter file that your lead sent; clones, too.")
 @click.option("--key", type=click.Path(path_type=Path), help=f"Private SSH key that signs. Default: {DEFAULT_KEY}.")
 @click.option("--generate-key", is_flag=True, help="Make an ed25519 key there, if there is none.")
 @click.option("--login", help="Your forge account, for the line that the lead runs.")
 @click.option("--id", "account_id", type=click.IntRange(min=0), help="Its numeric id.")
 @format_option
 def join_command(
-    site: str, key: Path | None, generate_key: bool, login: str | None, account_id: int | None, fmt: Format
+    site: str | None,
+    bundle: Path | None,
+    key: Path | None,
+    generate_key: bool,
+    login: str | None,
+    account_id: int | None,
+    fmt: Format,
 ) -> None:
-    """Set this clone up as a site's, and say what a lead still has to do. Nothing leaves this machine."""
+    """Set this clone up as a site's, and say what a lead still has to do. Nothing leaves this machine.
+
+    With --bundle the clone is made, too: in a folder of the federation's name, below the current one.
+    """
+    from fedops.cli.starter import prepared_clone
+
+    if bundle is None:
+        if site is None:
+            raise ConfigError("which site? -> fedops join SITE, or fedops join --bundle FILE")
+        _join(None, Answers(site, key, login, account_id, generate_key), fmt)
+        return
+    if site is not None or login is not None or account_id is not None:
+        raise ConfigError("--bundle says which site and account -> no SITE, --login or --id beside it")
+    folder, starter = prepared_clone(bundle)
+    _join(folder, Answers(starter.site, key, starter.login, starter.id, generate_key), fmt)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Who joins, as typed or as the starter says."""
+
+    site: str
+    key: Path | None
+    login: str | None
+    account_id: int | None
+    generate_key: bool
+
+
+def _join(folder: Path | None, who: Answers, fmt: Format) -> None:
+    """Join in a clone; None: the one around the current folder."""
     from fedops.app.join import Applicant, demand_free_clone, join
     from fedops.cli.wire import open_context
 
-    with open_context() as (root, ctx):
-        checked = demand_free_clone(root, site)
-        private = _private_key(root, key, f"{checked}@fedops", generate=generate_key)
+    with open_context(folder) as (root, ctx):
+        checked = demand_free_clone(root, who.site)
+        private = _private_key(root, who.key, f"{checked}@fedops", generate=who.generate_key)
         public = _public_key(private)
-        joined = join(ctx, root, Applicant(checked, private, public, login, account_id))
+        joined = join(ctx, root, Applicant(checked, private, public, who.login, who.account_id))
     result = document(
         "join",
         ok=True,
         changed=joined.changed,
         site=joined.site,
+        clone=str(root),
         state=joined.state,
         key=str(private) if private is not None else None,
         public_key=public,

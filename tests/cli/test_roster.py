@@ -66,6 +66,7 @@ def test_a_site_goes_from_join_to_the_roster(
         "changed": False,
         "findings": [],
         "site": "hospital-a",
+        "clone": str(site),
         "state": "active",
         "key": str(key),
         "public_key": key.with_suffix(".pub").read_text().strip(),

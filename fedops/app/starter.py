@@ -1,0 +1,57 @@
+"""A site's starter: made from main by the lead, compared with its clone by the site."""
+
+from __future__ import annotations
+
+from fedops.app.context import Context
+from fedops.app.inspect import refreshed
+from fedops.core.errors import ConfigError
+from fedops.core.ids import CommitId, SiteId
+from fedops.core.starter import Shared, Starter, address
+
+
+def starter_of(ctx: Context, site: SiteId, origin: str) -> Starter:
+    """The starter of a site that is on main's roster.
+
+    Args:
+        origin: URL or absolute folder of the federation.
+
+    Raises:
+        ConfigError: the site is not on the roster, or there is no v0 yet.
+    """
+    main, first = refreshed(ctx), first_version(ctx)
+    entry = main.sites.sites.get(site)
+    if entry is None or first is None:
+        what = f"policies/sites.yaml: no site {site}" if entry is None else "the federation has no tag of v0"
+        raise ConfigError(what, hint="fedops doctor says what is missing")
+    known = main.federation
+    shared = Shared(
+        federation=known.name,
+        origin=address(origin),
+        branch=known.branch,
+        first_version=first,
+        fedops=known.fedops,
+        forge=known.forge,
+        store=entry.store or known.store.url,
+    )
+    return Starter(site=site, login=entry.accounts[0].login, id=entry.accounts[0].id, shared=shared)
+
+
+def demand_federation(ctx: Context, starter: Starter) -> None:
+    """Check that this clone is the federation that the starter is for.
+
+    Raises:
+        ConfigError: it is another one, whatever its name.
+    """
+    main, shared = refreshed(ctx), starter.shared
+    first = first_version(ctx)
+    if main.federation.name != shared.federation or first != shared.first_version:
+        raise ConfigError(
+            f"this clone: federation {main.federation.name} with v0 at {(first or 'nowhere')[:12]}"
+            f" -> {shared.federation} with v0 at {shared.first_version[:12]}",
+            hint="run it in an empty folder, or ask your lead for a new starter file",
+        )
+
+
+def first_version(ctx: Context) -> CommitId | None:
+    """The commit of v0."""
+    return next((tag.commit for tag in ctx.repository.versions() if tag.version == 0), None)

@@ -1,0 +1,64 @@
+"""The starter file at the terminal: written beside the lead's clone, read where a site's clone shall be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedops.cli.console import say
+from fedops.core.errors import ConfigError
+from fedops.core.ids import SiteId
+
+if TYPE_CHECKING:
+    from fedops.core.starter import Starter
+
+
+def write_starter(site: SiteId, path: Path) -> None:
+    """Write a site's starter file; one with the same content stays as it is.
+
+    Raises:
+        ConfigError: something else is there, or the folder cannot be written.
+    """
+    from fedops.adapters.git_repo import GitRepository
+    from fedops.app.starter import starter_of
+    from fedops.cli.wire import open_context
+    from fedops.core.starter import render_starter
+
+    with open_context() as (_, ctx):
+        assert isinstance(ctx.repository, GitRepository)
+        origin = ctx.repository.remote_url()
+        assert origin is not None, "add_site has pushed to it"
+        data = render_starter(starter_of(ctx, site, origin))
+    if path.exists() and (not path.is_file() or path.read_bytes() != data):
+        raise ConfigError(f"{path}: is there already, with other content", hint="remove it, or name another file")
+    try:
+        path.write_bytes(data)
+    except OSError as e:
+        raise ConfigError(f"{path}: cannot be written: {e.strerror}") from e
+    say(f"starter of {site}: {path}; send it to the site, who runs: fedops join --bundle {path.name} --generate-key")
+
+
+def prepared_clone(path: Path) -> tuple[Path, Starter]:
+    """The clone that a starter is for: the one around the current folder, or a new one below it.
+
+    Raises:
+        ConfigError: no starter, or the clone is another federation's.
+    """
+    from fedops.adapters.git_setup import make_clone
+    from fedops.app.starter import demand_federation
+    from fedops.cli.wire import federation_root, open_context
+    from fedops.core.documents import load_document
+    from fedops.core.starter import Starter
+
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file", hint="ask your lead for it: fedops site add … --bundle FILE")
+    starter = load_document(path.read_bytes(), Starter, str(path))
+    try:
+        folder = federation_root(Path.cwd())
+    except ConfigError:
+        folder = Path.cwd() / starter.shared.federation
+        if make_clone(folder, starter.shared.origin, starter.shared.branch):
+            say(f"cloned {starter.shared.origin} into {folder}")
+    with open_context(folder) as (_, ctx):
+        demand_federation(ctx, starter)
+    return folder, starter
