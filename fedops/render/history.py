@@ -105,7 +105,8 @@ def _contributions(record: VersionRecord) -> str:
                 if source is not None and source.generator is not None
                 else ""
             )
-        return "no contributions: the model is that of an earlier version"
+        earlier = GlobalVersion(source.version).short if source is not None and source.version is not None else "?"
+        return f"no contributions: the model is that of {earlier}"
     return contribution_table(record.contributions)
 
 
@@ -140,7 +141,7 @@ def _get(made: Made) -> str:
     if made.tagged:
         extension = {"safetensors": "safetensors", "opaque": "bin"}[made.record.model.format]
         tag = GlobalVersion(made.record.version).tag
-        lines.append(f"          dvc get --rev {tag} URL global/model.{extension}")
+        lines.append(f"          fedops dvc get --rev {tag} URL global/model.{extension}")
     return "\n".join(lines)
 
 
