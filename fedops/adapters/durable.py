@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedReader, BufferedWriter
+from io import BufferedWriter
 from pathlib import Path
+from typing import Protocol
 
 from fedops.core.errors import Cause, StoreError
 
@@ -43,6 +44,12 @@ else:
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+class Readable(Protocol):
+    """Bytes that are read once, in order: an open file, or what comes over the network."""
+
+    def readinto(self, buffer: memoryview, /) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -141,12 +148,12 @@ def replace(path: Path, data: bytes, *, scratch: Path) -> None:
 
 
 def stream(
-    source: BufferedReader, target: BufferedWriter | None = None, *, limit: int | None = None, md5: bool = False
+    source: Readable, target: BufferedWriter | None = None, *, limit: int | None = None, md5: bool = False
 ) -> Streamed:
-    """Read a file once in blocks of 1 MiB, hash it and write it to `target`; `sync_file` makes that last.
+    """Read bytes once in blocks of 1 MiB, hash them and write them to `target`; `sync_file` makes that last.
 
     Args:
-        source: opened for reading, at its beginning.
+        source: at its beginning.
         target: opened for writing; None only hashes.
         limit: stop after the first block that goes beyond this number of bytes, without writing that block.
         md5: also take the md5, in a second thread: it is slower than sha256 and would otherwise double the time.

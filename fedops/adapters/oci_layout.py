@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedops.adapters import durable
+from fedops.adapters.refusals import refusal
+from fedops.adapters.store_parts import digests_in
 from fedops.core.artifacts import (
     MANIFEST_TYPE,
     MAX_MANIFEST_BYTES,
@@ -23,7 +24,6 @@ from fedops.core.artifacts import (
     parse_manifest,
 )
 from fedops.core.errors import StoreError
-from fedops.core.findings import Finding, Slug, finding, hint, message
 from fedops.core.ids import Digest, digest_of_hex, hex_of_digest, is_digest
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -32,19 +32,8 @@ REF_NAME = "org.opencontainers.image.ref.name"
 _MARKER = b'{"imageLayoutVersion":"1.0.0"}'
 _MAX_INDEX_BYTES = 64 << 20
 _MAX_FOREIGN_BYTES = 4 << 20  # the largest manifest that registries take
-_REFERENCE = re.compile(rb"sha256:([0-9a-f]{64})")
 
 Entry = dict[str, Any]  # one descriptor of index.json; other tools' keys are kept
-
-
-def refused(found: Finding) -> StoreError:
-    """A finding as the error that a store raises."""
-    return StoreError(message(found), hint=hint(found), slug=found.slug)
-
-
-def refusal(slug: Slug, where: str, *, got: Any = None, expected: Any = None) -> StoreError:
-    """The error for one finding of the catalogue."""
-    return refused(finding(slug, where, got=got, expected=expected))
 
 
 def tag_of(entry: Entry) -> str | None:
@@ -207,14 +196,10 @@ class ImageLayout:
             )
 
     def references(self, digest: Digest) -> frozenset[str]:
-        """Hex of every digest that a manifest blob names, itself included.
-
-        Any text that looks like a digest counts, so that a damaged or foreign manifest keeps its blobs rather than
-        loses them.
-        """
+        """Hex of every digest that a manifest blob names, itself included."""
         path = self.blob(hex_of_digest(digest))
         data = durable.read_up_to(path, _MAX_FOREIGN_BYTES) if path.is_file() else b""
-        return frozenset(m.decode() for m in _REFERENCE.findall(data)) | {hex_of_digest(digest)}
+        return digests_in(data) | {hex_of_digest(digest)}
 
     def remove(self, sha256s: Sequence[str]) -> None:
         """Delete blobs in this order; those that are gone are fine."""

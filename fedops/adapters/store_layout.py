@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedops.adapters import durable
-from fedops.adapters.oci_layout import ImageLayout, descriptor, refusal, refused, tag_of
+from fedops.adapters.oci_layout import ImageLayout, descriptor, tag_of
+from fedops.adapters.refusals import refusal
+from fedops.adapters.store_parts import (
+    CheckedReader,
+    check_digest,
+    check_layer,
+    check_repository,
+    manifest_to_copy,
+    read_manifest,
+    save_layer,
+)
 from fedops.core.artifacts import (
     MAX_MANIFEST_BYTES,
-    Blob,
     build_manifest,
     format_of_title,
     is_display_tag,
-    is_repository,
     layer_title,
     manifest_digest,
     manifest_tag,
     md5_tag,
-    parse_manifest,
     split_ref,
-    titles_of,
 )
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact, Layer
-from fedops.core.ids import Digest, hex_of_digest, is_digest, is_hex
+from fedops.core.ids import Digest, hex_of_digest
 from fedops.ports import Store
 
 
@@ -81,7 +88,7 @@ class LayoutStore:
             StoreError: slug digest_mismatch: not a digest.
         """
         with self._opened(repository, "remove a model") as layout:
-            _check_digest(layout, digest)
+            check_digest(layout.name, digest)
             if layout.exists():
                 with layout.locked():
                     _drop(layout, digest)
@@ -93,10 +100,7 @@ class LayoutStore:
         The bytes are copied on the same disk too, not linked: a site that damages its own leaves the archive whole.
         """
         artifact = source.manifest(repository, digest)
-        layer = artifact.layer
-        manifest = build_manifest(layer, artifact.annotations, artifact.config, format=format_of_title(layer.title))
-        if manifest_digest(manifest) != digest:
-            raise refusal("digest_mismatch", artifact.ref, got=manifest_digest(manifest), expected=digest)
+        layer, manifest = artifact.layer, manifest_to_copy(artifact, digest)
         with self._opened(target_repository, "keep a copy") as layout:
             layout.create()
             with durable.part(layout.scratch) as temporary:
@@ -111,7 +115,7 @@ class LayoutStore:
             StoreError: slug object_missing, digest_mismatch, foreign_layer_refused, layer_title_invalid, …
         """
         with self._opened(repository, "read a model") as layout:
-            layer, annotations, config = _parse(layout, digest, _manifest_bytes(layout, digest))
+            layer, annotations, config = read_manifest(repository, digest, _manifest_bytes(layout, digest))
             data = layout.read(config.sha256, max_bytes=config.size)
             where = f"{repository}@{digest}"
             if len(data) != config.size:
@@ -125,25 +129,48 @@ class LayoutStore:
             StoreError: slug object_missing, size_mismatch, hash_mismatch.
         """
         where = f"{repository}@sha256:{layer.sha256}"
-        # Before it becomes part of a path.
-        if not is_hex(layer.sha256, 64):
-            raise refusal("hash_mismatch", where, expected="64 hex digits")
-        with self._opened(repository, f"copy a model to {target}") as layout:
-            blob = layout.blob(layer.sha256)
-            if not blob.is_file():
-                raise refusal("object_missing", where)
-            durable.clean_parts(target.parent, of=target.name)
-            with durable.part(target) as temporary:
-                with blob.open("rb") as source, temporary.open("xb") as out:
-                    got = durable.stream(source, out, limit=layer.size, md5=md5 is not None)
-                if got.size != layer.size:
-                    raise refusal("size_mismatch", where, got=blob.stat().st_size, expected=layer.size)
-                if got.sha256 != layer.sha256:
-                    raise refusal("hash_mismatch", where, got=got.sha256, expected=layer.sha256)
-                if md5 is not None and got.md5 != md5:
-                    raise refusal("hash_mismatch", where, got=f"md5 {got.md5}", expected=f"md5 {md5}")
-                durable.sync_file(temporary)
-                temporary.replace(target)
+        with (
+            self._opened(repository, f"copy a model to {target}") as layout,
+            self._layer(layout, layer, where).open("rb") as source,
+        ):
+            save_layer(source, layer, target, where, md5=md5)
+
+    def open_blob(self, repository: str, layer: Layer, *, md5: str | None = None) -> CheckedReader:
+        """Read one layer in order, checked at its end.
+
+        Raises:
+            StoreError: slug object_missing, size_mismatch.
+        """
+        where = f"{repository}@sha256:{layer.sha256}"
+        with self._opened(repository, "read a model") as layout:
+            source = self._layer(layout, layer, where).open("rb")
+            return CheckedReader(source, layer, where, md5=md5)
+
+    def layer_file(self, repository: str, layer: Layer) -> Path:
+        """The file of one layer where it lies; of its bytes nothing but their number was looked at.
+
+        Raises:
+            StoreError: slug object_missing, size_mismatch.
+        """
+        with self._opened(repository, "read a model") as layout:
+            return self._layer(layout, layer, f"{repository}@sha256:{layer.sha256}")
+
+    def small_files(self, repository: str, artifact: Artifact) -> Sequence[Path]:
+        """The blobs of an artifact's manifest and config."""
+        with self._opened(repository, "read a model") as layout:
+            config = hashlib.sha256(artifact.config).hexdigest()
+            return [layout.blob(hex_of_digest(artifact.manifest)), layout.blob(config)]
+
+    @staticmethod
+    def _layer(layout: ImageLayout, layer: Layer, where: str) -> Path:
+        """The file with a layer's bytes, of the right size."""
+        check_layer(where, layer)
+        blob = layout.blob(layer.sha256)
+        if not blob.is_file():
+            raise refusal("object_missing", where)
+        if (size := blob.stat().st_size) != layer.size:
+            raise refusal("size_mismatch", where, got=size, expected=layer.size)
+        return blob
 
     def resolve(self, ref: str) -> Digest | None:
         """The manifest that "<repository>:<tag>" names now; None if there is none."""
@@ -166,9 +193,7 @@ class LayoutStore:
     @contextmanager
     def _opened(self, repository: str, doing: str) -> Iterator[ImageLayout]:
         """The layout of a repository, there or not; what the system refuses in the block is a StoreError."""
-        if not is_repository(repository):
-            what = f"{repository!r}: not a repository of a store -> expected global, archive or sites/<id>"
-            raise StoreError(what, slug="path_not_allowed")
+        check_repository(repository)
         folder = self.root / repository
         with durable.reported(folder, doing):
             if not self.root.is_dir():
@@ -182,29 +207,15 @@ class LayoutStore:
             yield layout
 
 
-def _check_digest(layout: ImageLayout, digest: Digest) -> None:
-    """Refuse other text before it becomes part of a path."""
-    if not is_digest(digest):
-        raise refusal("digest_mismatch", layout.name, got=digest, expected="sha256:<64 hex>")
-
-
 def _manifest_bytes(layout: ImageLayout, digest: Digest) -> bytes:
-    _check_digest(layout, digest)
+    check_digest(layout.name, digest)
     return layout.read(hex_of_digest(digest), max_bytes=MAX_MANIFEST_BYTES)
-
-
-def _parse(layout: ImageLayout, digest: Digest, data: bytes) -> tuple[Layer, Mapping[str, str], Blob]:
-    """What manifest bytes say, or the first finding as a StoreError."""
-    parsed = parse_manifest(data, where=f"{layout.name}@{digest}", allowed_titles=titles_of(layout.name))
-    if parsed.layer is None or parsed.config is None:
-        raise refused(parsed.findings[0])
-    return parsed.layer, parsed.annotations, parsed.config
 
 
 def _keep(layout: ImageLayout, manifest: bytes, config: bytes, temporary: Path, tags: Sequence[str]) -> Artifact:
     """Take the layer from `temporary`, unless it is there already, then write what names it, each after the other."""
     digest = manifest_digest(manifest)
-    layer, annotations, _ = _parse(layout, digest, manifest)  # what could not be read again is not kept
+    layer, annotations, _ = read_manifest(layout.name, digest, manifest)  # what could not be read again is not kept
     with layout.locked():
         layout.adopt(temporary, layer.sha256)
         layout.write(config)
@@ -234,7 +245,7 @@ def _drop(layout: ImageLayout, digest: Digest) -> None:
 
 def _layer_of(layout: ImageLayout, digest: Digest) -> str | None:
     try:
-        layer, _, _ = _parse(layout, digest, _manifest_bytes(layout, digest))
+        layer, _, _ = read_manifest(layout.name, digest, _manifest_bytes(layout, digest))
     except StoreError:  # gone or damaged: dropping it is right all the same
         return None
     return layer.sha256

@@ -14,7 +14,7 @@ from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact, Layer
 from fedops.core.ids import Digest
 from fedops.ports import Store
-from tests.contract.store_backends import BACKENDS, Backend
+from tests.contract.store_backends import BACKENDS, HEALING, Backend
 from tests.fakes_store import FakeStore
 
 A, B, GLOBAL, ARCHIVE = "sites/hospital-a", "sites/hospital-b", "global", "archive"
@@ -70,11 +70,6 @@ def _layer_digest(artifact: Artifact) -> Digest:
 def _drop(store: Store, repository: str, digest: Digest) -> None:
     if not store.drop(repository, digest):
         pytest.skip("this store cannot drop")
-
-
-def _needs_healing(backend: Backend) -> None:
-    if not backend.heals:
-        pytest.skip("this store keeps the blob that it has")
 
 
 # put and manifest
@@ -260,8 +255,8 @@ def test_damaged_manifest_or_config_is_a_digest_mismatch(backend: Backend, updat
     assert _slug(lambda: backend.store.manifest(A, other.manifest)) == "digest_mismatch"
 
 
+@pytest.mark.parametrize("backend", HEALING, indirect=True)
 def test_put_again_heals_what_was_damaged_or_lost(backend: Backend, update: Path, out: Path) -> None:
-    _needs_healing(backend)
     put = backend.store.put(A, update, ANNOTATIONS)
     for spoil in (backend.damage, backend.lose):
         for digest in (_layer_digest(put), put.manifest, _digest(b"{}")):
@@ -431,10 +426,21 @@ def test_copy_keeps_the_digest_and_outlives_its_source(store: Store, update: Pat
     assert (out / "x").read_bytes() == UPDATE
 
 
-def test_copy_of_what_is_lost_or_damaged_is_refused_and_leaves_no_manifest(backend: Backend, update: Path) -> None:
+def test_copy_of_damaged_bytes_is_refused_or_found_out_by_whoever_gets_it(
+    backend: Backend, update: Path, out: Path
+) -> None:
     put = backend.store.put(A, update, ANNOTATIONS)
     backend.damage(A, _layer_digest(put))
-    assert _slug(lambda: backend.store.copy(backend.store, A, put.manifest, ARCHIVE)) == "hash_mismatch"
+    if backend.lends:
+        backend.store.copy(backend.store, A, put.manifest, ARCHIVE)
+        assert _slug(lambda: backend.store.get(ARCHIVE, put.layer, out / "x")) == "hash_mismatch"
+    else:
+        assert _slug(lambda: backend.store.copy(backend.store, A, put.manifest, ARCHIVE)) == "hash_mismatch"
+        assert _slug(lambda: backend.store.manifest(ARCHIVE, put.manifest)) == "object_missing"
+
+
+def test_copy_of_what_is_lost_is_refused_and_leaves_no_manifest(backend: Backend, update: Path) -> None:
+    put = backend.store.put(A, update, ANNOTATIONS)
     backend.lose(A, _layer_digest(put))
     assert _slug(lambda: backend.store.copy(backend.store, A, put.manifest, ARCHIVE)) == "object_missing"
     backend.lose(A, put.manifest)
@@ -442,8 +448,8 @@ def test_copy_of_what_is_lost_or_damaged_is_refused_and_leaves_no_manifest(backe
     assert _slug(lambda: backend.store.manifest(ARCHIVE, put.manifest)) == "object_missing"
 
 
+@pytest.mark.parametrize("backend", HEALING, indirect=True)
 def test_copy_heals_a_damaged_copy(backend: Backend, update: Path, out: Path) -> None:
-    _needs_healing(backend)
     put = backend.store.put(A, update, ANNOTATIONS)
     backend.store.copy(backend.store, A, put.manifest, ARCHIVE)
     backend.damage(ARCHIVE, _layer_digest(put))

@@ -1,0 +1,219 @@
+"""A whole federation on a real registry with scoped tokens: each site may write its own repository, CI the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fedops.adapters.registry_credentials import Credentials
+from fedops.adapters.store_registry import RegistryStore
+from fedops.core.errors import StoreError
+from fedops.core.ids import Digest
+from tests import cli_world
+from tests.cli_world import SITES, World, environment
+from tests.registry.proxy import Answer, FaultProxy, fault_proxy
+from tests.registry.server import RegistryServer, registry_server
+from tests.registry.tokens import TokenService
+from tests.registry.worlds import registry_store
+
+PATH = "acme/fed"
+PASSWORDS = {who: f"password of {who}" for who in ("ci", *SITES)}
+
+
+def rights() -> dict[tuple[str, str], str]:
+    """A site reads all and writes its own; CI reads all, and writes the global models and the archive."""
+    found = {("", f"{PATH}/global"): "pull"}
+    for who in PASSWORDS:
+        for repository in ("global", "archive", *(f"sites/{site}" for site in SITES)):
+            own = repository == f"sites/{who}" or (who == "ci" and not repository.startswith("sites/"))
+            found[who, f"{PATH}/{repository}"] = "pull,push" if own else "pull"
+    for site in SITES:
+        found[site, f"{PATH}/sites/{site}"] = "pull,push,delete"
+    return found
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A federation whose store is a registry; `proxy` stands before it and sees everything."""
+
+    world: World
+    proxy: FaultProxy
+    server: RegistryServer
+    service: TokenService
+
+    @contextmanager
+    def as_(self, who: str) -> Iterator[World]:
+        """The environment of one of them; the lead makes v0 by CI's account."""
+        user = who if who in PASSWORDS else "ci"
+        with environment(
+            FEDOPS_REGISTRY_USERNAME=user,
+            FEDOPS_REGISTRY_PASSWORD=PASSWORDS[user],
+            FEDOPS_REGISTRY_TOKEN_HOST=self.service.host,
+        ):
+            yield self.world
+
+    def store(self, who: str) -> RegistryStore:
+        credentials = Credentials(who, PASSWORDS[who])
+        hosts = frozenset({self.service.host})
+        return registry_store(self.proxy.host, lambda _: credentials, token_hosts=hosts, path=PATH)
+
+    def hand_in(self, *sites: str) -> None:
+        for site in sites:
+            with self.as_(site) as world:
+                world.hand_in(site)
+
+    def reconcile(self) -> None:
+        with self.as_("ci") as world:
+            world("ci", "ci", "reconcile")
+
+    def record(self, site: str) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self.world.show(f"sites/{site}/submission.json"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
+    """At v0, with all sites on the roster."""
+    folder = tmp_path_factory.mktemp("registry-federation")
+    with (
+        TokenService(PASSWORDS, rights()).running() as service,
+        registry_server(folder / "registry", auth=service.auth(folder / "registry")) as server,
+        fault_proxy(server.host) as proxy,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(cli_world, "INIT", (*cli_world.INIT, "--store", f"oci://{proxy.host}/{PATH}"))
+        fed = Fed(World(folder / "world"), proxy, server, service)
+        with fed.as_("lead"):
+            cli_world.build(folder / "world")
+        yield fed
+
+
+@pytest.fixture(scope="module")
+def fed(running: Fed) -> Fed:
+    """At v2: two contributions each, and clinic-c's on v0 came late."""
+    running.hand_in("hospital-a", "hospital-b")
+    running.reconcile()
+    running.hand_in("hospital-a", "clinic-c")
+    running.reconcile()
+    assert running.world.version()["version"] == 2
+    return running
+
+
+def test_anybody_pulls_a_version_and_an_auditor_verifies_all(fed: Fed) -> None:
+    with fed.as_("hospital-b") as world:
+        world("hospital-b", "pull")
+        assert world.json("hospital-b", "verify", "--all")["ok"]
+
+
+def test_the_registry_has_each_version_under_its_names(fed: Fed) -> None:
+    model = fed.world.version()["model"]
+    with closing(registry_store(fed.proxy.host, token_hosts=frozenset({fed.service.host}), path=PATH)) as anybody:
+        names = ["v2", f"md5-{model['md5']}", f"m-{model['manifest'].removeprefix('sha256:')}"]
+        assert {anybody.resolve(f"global:{name}") for name in names} == {model["manifest"]}
+        with pytest.raises(StoreError) as caught:
+            anybody.manifest("archive", Digest(model["manifest"]))
+        assert caught.value.cause == "auth"
+
+
+def test_archive_has_what_was_used_and_took_no_bytes_for_it(fed: Fed) -> None:
+    with closing(fed.store("ci")) as store:
+        for site in ("hospital-a", "clinic-c"):
+            assert (
+                store.manifest("archive", Digest(fed.record(site)["manifest"])).layer.sha256
+                == fed.record(site)["sha256"]
+            )
+    sent = [s for s in fed.proxy.seen if s.method == "PUT" and "/archive/blobs/" in s.path]
+    assert sent == []
+
+
+def test_no_password_went_anywhere_but_to_the_token_service(fed: Fed) -> None:
+    kinds = {seen.headers.get("authorization", "none").partition(" ")[0] for seen in fed.proxy.seen}
+    assert kinds == {"none", "Bearer"}
+
+
+def test_a_command_signs_in_once_and_asks_little(fed: Fed) -> None:
+    fed.proxy.seen.clear()
+    fed.service.asked.clear()
+    fed.reconcile()  # there is nothing to do
+    tag = f"HEAD /v2/{PATH}/global/manifests/v2"
+    assert (fed.proxy.lines(), len(fed.service.asked)) == ([tag, tag], 1), "once without a token, once with it"
+    fed.service.asked.clear()
+    with fed.as_("hospital-a") as world:
+        world("hospital-a", "verify", "--all")
+    repositories = ("archive", "global", *(f"sites/{site}" for site in SITES))
+    assert sorted(fed.service.asked) == sorted([f"repository:{PATH}/{name}:pull"] for name in repositories)
+    assert len([seen for seen in fed.proxy.seen if "authorization" not in seen.headers]) == 2
+
+
+def test_tag_overwritten_after_validation_changes_nothing(fed: Fed, tmp_path: Path) -> None:
+    """Attack: the site points its tags at other bytes once its submission was merged."""
+    record = fed.record("hospital-a")
+    (tmp_path / "evil.safetensors").write_bytes(b"other bytes")
+    with closing(fed.store("hospital-a")) as site:
+        evil = site.put("sites/hospital-a", tmp_path / "evil.safetensors", {})
+        name = f"{PATH}/sites/hospital-a"
+        data = site._client.manifest(name, evil.manifest)
+        for tag in (f"md5-{record['md5']}", f"m-{record['manifest'].removeprefix('sha256:')}"):
+            site._client.put_manifest(name, tag, data)
+            assert site.resolve(f"sites/hospital-a:{tag}") == evil.manifest
+    with fed.as_("ci") as world:
+        assert world.json("ci", "verify", "--all")["ok"]
+
+
+def test_site_that_removes_its_bytes_after_the_merge_stops_nobody(fed: Fed, tmp_path: Path) -> None:
+    """Attack: the site deletes what was used; the archive keeps it, since the blobs are lent, not linked."""
+    record = fed.record("clinic-c")
+    with closing(fed.store("clinic-c")) as site:
+        assert site.drop("sites/clinic-c", Digest(record["manifest"]))
+        with pytest.raises(StoreError):
+            site.manifest("sites/clinic-c", Digest(record["manifest"]))
+    with fed.as_("ci") as world:
+        assert world.json("ci", "verify", "--all")["ok"]
+
+
+def test_bytes_swapped_in_the_storage_are_found_by_verify(fed: Fed, tmp_path: Path) -> None:
+    """Attack, by the registry's operator: a blob of the archive is exchanged behind its digest."""
+    record = fed.record("hospital-b")
+    blob = fed.server.blob(Digest(f"sha256:{record['sha256']}"))
+    kept = tmp_path / "kept"
+    shutil.copy2(blob, kept)
+    data = bytearray(blob.read_bytes())
+    data[-1] ^= 1
+    blob.write_bytes(data)
+    try:
+        with fed.as_("ci") as world:
+            found = world.json("ci", "verify", "--all", code=3)
+    finally:
+        shutil.copy2(kept, blob)
+    assert "hash_mismatch" in json.dumps(found)
+    assert hashlib.sha256(blob.read_bytes()).hexdigest() == record["sha256"]
+
+
+def test_site_cannot_write_for_another(fed: Fed, tmp_path: Path) -> None:
+    (tmp_path / "x.safetensors").write_bytes(b"x")
+    with closing(fed.store("hospital-a")) as site:
+        for repository in ("sites/hospital-b", "global", "archive"):
+            with pytest.raises(StoreError) as caught:
+                site.put(repository, tmp_path / "x.safetensors", {})
+            assert caught.value.cause == "auth"
+            assert "password" not in caught.value.message
+
+
+def test_registry_that_is_down_makes_no_version_and_the_next_run_does(fed: Fed) -> None:
+    fed.hand_in("hospital-a", "hospital-b")
+    before = fed.world.version()["version"]
+    for method in ("GET", "HEAD"):
+        fed.proxy.plan(method, "/v2/", Answer(503, {"Retry-After": "3600"}), times=10**6)
+    with fed.as_("ci") as world:
+        world("ci", "ci", "reconcile", code=5)
+    assert fed.world.version()["version"] == before
+    fed.proxy.mend()
+    fed.reconcile()
+    assert fed.world.version()["version"] == before + 1
