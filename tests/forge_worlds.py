@@ -124,6 +124,10 @@ class MemoryGitWorld(Clones):
     def new_clone(self, who: str) -> Repository:
         return self.origin.clone(author=(who, f"{who}@example.invalid"))
 
+    def environment(self, who: str) -> Mapping[str, str]:
+        """What git finds in a person's environment."""
+        return {}
+
     def forge_of(self, who: str, repository: Repository) -> Forge:
         return GitForge(repository, clock=ManualClock(), key=self.keys[who].private)
 
@@ -170,9 +174,13 @@ class GitWorld(Clones):
     def new_clone(self, who: str) -> Repository:
         path = self._folder / f"{who}-{next(self._made)}"
         shutil.copytree(self._clone, path)
-        clone = GitRepository(path, author=(who, f"{who}@example.invalid"))
+        clone = GitRepository(path, author=(who, f"{who}@example.invalid"), env=self.environment(who))
         self._open.append(clone)
         return clone
+
+    def environment(self, who: str) -> Mapping[str, str]:
+        """What git finds in a person's environment."""
+        return {}
 
     def forge_of(self, who: str, repository: Repository) -> Forge:
         return GitForge(repository, clock=ManualClock(), key=self.keys[who].private)
@@ -196,8 +204,12 @@ def git_template(keys: Mapping[str, SshKey], folder: Path) -> Path:
 
 
 def worlds(kind: str, keys: Mapping[str, SshKey], template: Path, folder: Path) -> Iterator[World]:
-    """One world of a kind: "git", "git in memory" or "fake"; closed afterwards."""
-    if kind == "git":
+    """One world of a kind (one of KINDS); closed afterwards."""
+    if kind == "github":
+        from tests.github_face.world import github_world
+
+        yield from github_world(keys, template, folder)
+    elif kind == "git":
         world = GitWorld(keys, template, folder)
         yield world
         world.close()
@@ -205,7 +217,7 @@ def worlds(kind: str, keys: Mapping[str, SshKey], template: Path, folder: Path) 
         yield FakeWorld(keys) if kind == "fake" else MemoryGitWorld(keys)
 
 
-KINDS = ("git", "git in memory", "fake")
+KINDS = ("git", "git in memory", "fake", "github")
 
 
 def forge(world: World, who: str) -> Forge:

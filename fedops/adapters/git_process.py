@@ -45,6 +45,20 @@ _OPTIONS = (
 )
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _SHOWN = 300  # characters of git's own words in a message
+# What git and ssh say, in English as LC_ALL=C makes them, where the account is refused or unknown. GitHub answers "not
+# found" for what an account may not see. It only chooses between two exit codes; all else is "temporary".
+_NO_ACCESS = re.compile(
+    r"Authentication failed for|could not read (Username|Password) for|Permission denied \(publickey"
+    r"|requested URL returned error: 40[13]|Repository not found|^fatal: repository '.*' not found",
+    re.MULTILINE,
+)
+
+
+# The system's own words, in English too.
+_MAY_PASS = re.compile(
+    r"No space left on device|Disk quota exceeded|Cannot allocate memory|Too many open files|Input/output error"
+    r"|Resource temporarily unavailable"
+)
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,11 @@ class GitProcess:
         return [str(self._git.GIT_PYTHON_GIT_EXECUTABLE), *self._where, *_OPTIONS, *args]
 
 
+def access_cause(output: Output) -> Cause:
+    """Why a remote could not be read or written: "auth" if it refuses the account, else "temporary"."""
+    return "auth" if _NO_ACCESS.search(output.err) else "temporary"
+
+
 def words(err: str) -> str:
     """What git said, in one line for a person: no credentials, no control characters, not long."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
@@ -124,8 +143,10 @@ def printable(text: str) -> str:
 def failure(
     what: str, output: Output, *, hint: str = "", slug: str | None = None, cause: Cause = "permanent"
 ) -> GitError:
-    """The error for a git process that ended badly."""
+    """The error for a git process that ended badly; what a full or failing machine does to it may pass."""
     said = words(output.err)
+    if cause == "permanent" and (output.code < 0 or _MAY_PASS.search(output.err)):
+        cause = "temporary"
     return GitError(
         f"{what}: exit code {output.code}" + (f", {said}" if said else ""), hint=hint, slug=slug, cause=cause
     )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from fedops.adapters.git_locks import git_folder, locks, remove_stale_locks
 from fedops.adapters.git_objects import object_id
-from fedops.adapters.git_process import GitProcess, Output, failure, printable
+from fedops.adapters.git_process import GitProcess, Output, access_cause, failure, printable
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import RefUpdate
 
 _log = logging.getLogger(__name__)
 
 # NOTE: one refspec without a wildcard that matches nothing fails the whole fetch; wildcards do not.
-_WILDCARDS = ("refs/tags/global@*", "refs/pull/*/head", "refs/fedops/*")
+_WILDCARDS = ("refs/tags/global@*", "refs/fedops/*")
+_PULLS = "refs/pull/{}/head"
+_TRIES = 3
 _REF = re.compile(r"refs/[^\0-\x20\x7f~^:?*\[\\]+\Z")
 _REFUSED = re.compile(rb"!\t[^\t]*:([^\t]*)\t\[remote rejected\] \((.*)\)")
 # receive-pack's fixed words for "another push holds or just moved this ref"; never translated.
@@ -49,23 +52,39 @@ class Remote:
         folder = Path(self._git.directory or ".", url)
         return str(folder.resolve()) if folder.is_dir() and not Path(url).is_absolute() else url
 
-    def fetch(self) -> None:
-        """Bring main, global@*, refs/pull/*/head and refs/fedops/* to what the remote has, moved and removed ones too.
+    def fetch(self, pulls: Collection[int] | None = None) -> None:
+        """Bring main, global@*, refs/fedops/* and heads of pulls to what the remote has, moved and removed ones too.
+
+        Args:
+            pulls: whose refs/pull/N/head are brought; None: of all. A forge keeps those of every year.
 
         Raises:
-            GitError: temporary, where the remote cannot be read; nothing moved then.
+            GitError: auth, where the remote refuses the account; temporary, where it cannot be read. Nothing moved then.
         """
-        output = self._fetch((self._main, self.tracking), *((ref, ref) for ref in _WILDCARDS))
-        if output.code == 0:
-            return
-        self._demand_remote()
-        # Exit code 2 alone means: the remote answers, and it has no such ref.
-        if self._git.run("ls-remote", "--exit-code", "--refs", self._name, self._main).code == 2:
-            output = self._fetch(*((ref, ref) for ref in _WILDCARDS))
+        try:
+            self._fetch_all(pulls)
+        except GitError:
+            if not self._unlock():
+                raise
+            self._fetch_all(pulls)
+
+    def _fetch_all(self, pulls: Collection[int] | None) -> None:
+        wildcards = [(ref, ref) for ref in (*_WILDCARDS, *([_PULLS.format("*")] if pulls is None else ()))]
+        named = {self._main: self.tracking} | {ref: ref for ref in map(_PULLS.format, sorted(pulls or ()))}
+        output = self._fetch(*named.items(), *wildcards)
+        for _ in range(_TRIES):  # refs may come and go between two looks
             if output.code == 0:
-                self._git.check("update-ref", "-d", self.tracking)
-                return
-        raise failure(f"{self._name}: fetch", output, hint="check the connection, then repeat", cause="temporary")
+                break
+            self._demand_remote()
+            listed = self._git.run("ls-remote", "--refs", self._name, *named)
+            if listed.code != 0:
+                break
+            there = _listed(listed)
+            output = self._fetch(*((ref, here) for ref, here in named.items() if ref in there), *wildcards)
+            for ref in [ref for ref in named if ref not in there and output.code == 0]:
+                self._git.check("update-ref", "-d", named[ref])
+        if output.code != 0:
+            raise self._unreadable("fetch", output)
 
     def _fetch(self, *refs: tuple[str, str]) -> Output:
         return self._git.run(
@@ -79,9 +98,18 @@ class Remote:
         """What the remote's refs of these full names are now; those that it does not have are left out."""
         output = self._git.run("ls-remote", "--refs", self._name, *names)
         if output.code != 0:
-            raise failure(f"{self._name}: reading refs", output, hint="check the connection", cause="temporary")
-        pairs = (line.split("\t", 1) for line in output.out.decode("utf-8", "replace").splitlines())
-        return {ref: name for name, ref in pairs if ref in names}  # ls-remote matches by the tail of a name
+            raise self._unreadable("reading refs", output)
+        return {ref: name for ref, name in _listed(output).items() if ref in names}
+
+    def _unreadable(self, what: str, output: Output) -> GitError:
+        if access_cause(output) == "auth":
+            hint = "the address is wrong, or the account may not read it: log in, or set GITHUB_TOKEN"
+            return failure(f"{self._name}: {what}", output, hint=hint, slug="auth_failed", cause="auth")
+        held = next((str(lock) for folder in self._folders() for lock in locks(folder)), None)
+        hint = "check the connection, then repeat"
+        if held is not None:
+            hint = f"{held}: another git is at work, or was killed; repeat, after ten minutes it is removed"
+        return failure(f"{self._name}: {what}", output, hint=hint, cause="temporary")
 
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         """Move all refs or none, each only from its `old`; True also where all of them are at `new` already.
@@ -129,7 +157,9 @@ class Remote:
         refused = [(ref, why) for ref, why in _REFUSED.findall(output.out) if not _CONTENTION.search(why)]
         if refused:
             raise self._refusal(refused, output)
-        _log.info("push: %s holds a lock on one of %s", self._name, [update.ref for update in updates])
+        # The caller tries again.
+        if not self._unlock():
+            _log.info("push: %s holds a lock on one of %s", self._name, [update.ref for update in updates])
         return False
 
     def _refusal(self, refused: Sequence[tuple[bytes, bytes]], output: Output) -> GitError:
@@ -154,11 +184,33 @@ class Remote:
             if ref.startswith("refs/heads/"):
                 continue  # the user's own branch
             lines.append(f"update {ref}\0{update.new}\0\0" if update.new else f"delete {ref}\0\0")
-        self._git.check("update-ref", "-z", "--stdin", stdin="".join(lines).encode())
+        done = self._git.run("update-ref", "-z", "--stdin", stdin="".join(lines).encode())
+        if done.code != 0 and self._unlock():
+            done = self._git.run("update-ref", "-z", "--stdin", stdin="".join(lines).encode())
+        if done.code != 0:  # the push is won; the next fetch brings what could not be noted here
+            _log.warning("after the push: %s", failure("git update-ref", done).message)
+
+    def _folders(self) -> list[Path]:
+        """Where this clone, and the remote if it is a folder, keep their refs."""
+        own = self._git.run("rev-parse", "--path-format=absolute", "--git-common-dir")
+        folders = [Path(own.out.decode("utf-8", "surrogateescape").removesuffix("\n"))] if own.code == 0 else []
+        url = self.url()
+        origin = git_folder(Path(url.removeprefix("file://"))) if url is not None else None
+        return [*folders, *([origin] if origin is not None else [])]
+
+    def _unlock(self) -> bool:
+        """Remove locks that killed processes left; True if there were any."""
+        return sum(map(remove_stale_locks, self._folders())) > 0
 
     def _demand_remote(self) -> None:
         if self.url() is None:
             raise ConfigError(f"git: no remote {self._name!r}", hint=f"git remote add {self._name} URL")
+
+
+def _listed(output: Output) -> dict[str, str]:
+    """Refs that `ls-remote` tells of; more than were asked for, since it matches by the tail of a name."""
+    pairs = (line.split("\t", 1) for line in output.out.decode("utf-8", "replace").splitlines())
+    return {ref: name for name, ref in pairs}
 
 
 def _check(update: RefUpdate) -> None:

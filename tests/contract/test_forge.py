@@ -313,6 +313,7 @@ def test_a_status_is_what_was_last_set_for_a_commit_and_context(world: World) ->
     assert forge(world, "bob").status(one, "fedops/verdict") == ("failure", "no: ☂")
     assert lena.status(one, "other") == ("success", "fine")
     assert lena.status(two, "fedops/verdict") is None
+    assert dict(lena.statuses({one, two}, "fedops/verdict")) == {one: ("failure", "no: ☂")}
 
 
 def test_a_comment_is_written_once_per_marker_and_then_edited(world: World) -> None:

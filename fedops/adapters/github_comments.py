@@ -1,0 +1,127 @@
+"""Comments on GitHub: one of each marker, ours alone; and heartbeats, which are comments on one issue."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedops.adapters.forge_git_documents import BeatFile, make, parse_time, time_text
+from fedops.adapters.github_http import GitHubApi
+from fedops.adapters.github_issues import Issues
+from fedops.adapters.github_people import People
+from fedops.adapters.github_shapes import account_of, same_text
+from fedops.core.documents import dump_json, load_json_document
+from fedops.core.errors import ConfigError, ForgeError
+from fedops.core.facts import Marker
+from fedops.core.ids import SiteId, site_id_fault
+from fedops.core.settings import Sites
+
+HEARTBEATS = Marker("heartbeats", "all")
+_TITLE = "Heartbeats of the sites"
+_BODY = (
+    "What each site says it is doing, one comment each, which is edited. Advisory only: nothing is decided by it.\n"
+    "Leave this issue open; it is found by its first line."
+)
+_DOCUMENT = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
+_MAX_BYTES = 8_192
+_log = logging.getLogger(__name__)
+
+
+class Comments:
+    """Comments on pull requests and issues."""
+
+    def __init__(self, api: GitHubApi, people: People) -> None:
+        self._api = api
+        self._people = people
+
+    def bodies(self, number: int) -> Sequence[str]:
+        return tuple(str(c["body"] or "") for c in self.all(number))
+
+    def all(self, number: int) -> Sequence[dict[str, Any]]:
+        """GitHub's documents, oldest first."""
+        return sorted(self._api.pages(f"/issues/{number}/comments"), key=lambda c: int(c["id"]))
+
+    def upsert(self, number: int, marker: Marker, body: str) -> bool:
+        """Write or edit our comment with this marker; True: something changed.
+
+        A comment of another account is never ours, whatever it begins with: its author could change it again.
+        """
+        text = marker.stamp(body)
+        mine = self._mine(number, marker)
+        if mine is not None and same_text(mine["body"], text):
+            return False
+        if mine is not None:
+            self._api.patch(f"/issues/comments/{mine['id']}", {"body": text})
+        else:
+            path = f"/issues/{number}/comments"
+            self._api.create(path, {"body": text}, lambda: self._mine(number, marker))
+        return True
+
+    def _mine(self, number: int, marker: Marker) -> dict[str, Any] | None:
+        me = self._people.me().id
+        found = (c for c in self.all(number) if account_of(c["user"]).id == me and marker.marks(c["body"] or ""))
+        return next(found, None)
+
+
+class Beats:
+    """Heartbeats: on one open issue, found by its marker, one comment of each account and site.
+
+    Who wrote a comment decides whose heartbeat it is, so it does not matter who opened the issue: sites may not set labels.
+    """
+
+    def __init__(self, issues: Issues, comments: Comments) -> None:
+        self._issues = issues
+        self._comments = comments
+        self._number: int | None = None
+
+    def beat(self, site: SiteId, version: int, state: str, at: dt.datetime) -> None:
+        if site_id_fault(site):
+            raise ForgeError(f"heartbeat of {site!r} -> a site id")
+        fields = {"site": site, "version": version, "state": state, "at": time_text(at)}
+        # Inside of a fence nothing is Markdown, and in JSON no line can end the fence: line ends are escaped.
+        text = dump_json(make(BeatFile, f"heartbeat of {site}", fields)).decode().strip()
+        number = self._issue()
+        if number is None:
+            number = self._number = int(
+                self._issues.open_once(HEARTBEATS, _TITLE, _BODY, frozenset(), "open")["number"]
+            )
+        self._comments.upsert(number, Marker("heartbeat", site), f"```json\n{text}\n```")
+
+    def beats(self, sites: Sites) -> Mapping[SiteId, tuple[int, str, dt.datetime]]:
+        """The latest heartbeat of each site of the roster, by an account that owns it; what is not one is left out."""
+        number = self._issue()
+        found: dict[SiteId, tuple[int, str, dt.datetime]] = {}
+        for comment in self._comments.all(number) if number is not None else ():
+            site = sites.site_of(account_of(comment["user"]).id)
+            if site is None or not Marker("heartbeat", site).marks(comment["body"] or ""):
+                continue
+            beat = _read(site, comment["body"])
+            if beat is not None and (site not in found or found[site][2] <= parse_time(beat.at)):
+                found[site] = (beat.version, beat.state, parse_time(beat.at))
+        return found
+
+    def _issue(self) -> int | None:
+        if self._number is None:
+            found = self._issues.find(HEARTBEATS, frozenset(), "open")
+            self._number = int(found["number"]) if found is not None else None
+        return self._number
+
+
+def _read(site: SiteId, body: str) -> BeatFile | None:
+    document = _DOCUMENT.search(body.replace("\r\n", "\n"))
+    where = f"heartbeat of {site}"
+    if document is None:
+        _log.warning("left out: %s: no document", where)
+        return None
+    try:
+        beat = load_json_document(document[1].encode(), BeatFile, where, max_bytes=_MAX_BYTES)
+    except ConfigError as e:
+        _log.warning("left out: %s", e.message)
+        return None
+    if beat.site != site:
+        _log.warning("left out: %s: speaks of another site", where)
+        return None
+    return beat
