@@ -9,11 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from fedops.adapters import training_guard
 from fedops.core.documents import Json
 from fedops.core.errors import ConfigError, TrainingError
 from fedops.ports import TrainingJob
@@ -132,8 +133,8 @@ def _run(
     echo: Callable[[bytes], None],
 ) -> None:
     """Run a program to its end with its output in the job's log, and say clearly how it failed."""
-    with job.log.open("wb") as log, job.log.open("rb") as tail:
-        with _start(name, command, folder, environment, log) as process:
+    with job.log.open("wb") as log, job.log.open("rb") as tail, _life() as life:
+        with _start(name, command, folder, environment, log, life) as process:
             try:
                 while _still_running(process):
                     _copy(tail, echo)
@@ -151,12 +152,28 @@ def _run(
         raise TrainingError(f"{name}: {_how(process.returncode)}{f': {last}' if last else ''}", hint=_see(job))
 
 
+@contextmanager
+def _life() -> Iterator[int]:
+    """The reading end of a pipe that ends when this process does, whatever ends it."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 def _start(
-    name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str], log: BinaryIO
+    name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str], log: BinaryIO, life: int
 ) -> subprocess.Popen[bytes]:
+    program = shutil.which(command[0], path=environment.get("PATH"))
+    if program is None:
+        raise TrainingError(
+            f"{name}: cannot be started: no such program", hint="check its path, and that it may be run"
+        )
     try:
         return subprocess.Popen(
-            [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
+            _guarded([program, *command[1:]], life),
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -165,11 +182,19 @@ def _start(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=(life,) if sys.platform != "win32" else (),
         )
     except OSError as e:
         raise TrainingError(
             f"{name}: cannot be started, got {e.strerror or e}", hint="check the path of the program"
         ) from e
+
+
+def _guarded(command: Sequence[str], life: int) -> list[str]:
+    """The command, which ends when we do."""
+    if sys.platform == "win32":
+        return [*command]
+    return [sys.executable, "-I", "-S", training_guard.__file__, str(life), *command]
 
 
 def _still_running(process: subprocess.Popen[bytes]) -> bool:

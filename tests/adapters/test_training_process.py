@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,10 @@ MODEL: dict[str, NDArray[Any]] = {
 
 @pytest.fixture
 def job(tmp_path: Path) -> TrainingJob:
+    return a_job(tmp_path)
+
+
+def a_job(tmp_path: Path) -> TrainingJob:
     run = tmp_path / "run"
     run.mkdir()
     save_file(MODEL, tmp_path / "model.safetensors")
@@ -237,7 +244,7 @@ def test_code_that_ignores_the_polite_signal_is_killed(
     """
     with pytest.raises(KeyboardInterrupt):
         python(code, tmp_path, echo=interrupt).run(job)
-    assert not Path(f"/proc/{pid.read_text()}").exists()
+    wait_until(partial(dead, int(pid.read_text())))
 
 
 # ---------------------------------------------------------------- Python hook
@@ -350,3 +357,39 @@ def test_ending_a_program_that_has_ended_by_itself_is_no_fault(tmp_path: Path) -
     with subprocess.Popen([sys.executable, "-c", ""], start_new_session=True) as ended:
         ended.wait()
         training_process._stop(ended)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="for another system: process groups")
+def test_a_training_does_not_outlive_the_fedops_that_asked_for_it(tmp_path: Path) -> None:
+    """A killed fedops takes its training along, and what that started; the next one has the machine for itself."""
+    pids = tmp_path / "pids"
+    program = f"sleep 1000 & echo $! $$ >{pids}.part; mv {pids}.part {pids}; wait"
+    asking = (
+        "import sys\nfrom pathlib import Path\n"
+        "from tests.adapters.test_training_process import a_job\n"
+        "from fedops.adapters.training_process import CommandTrainer\n"
+        f"CommandTrainer(['sh', '-c', {program!r}], folder=Path({str(tmp_path)!r}), environment={{'PATH': '/bin:/usr/bin'}},"
+        f" echo=print).run(a_job(Path({str(tmp_path)!r})))\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen([sys.executable, "-c", asking], cwd=root) as fedops:
+        wait_until(pids.exists)
+        fedops.kill()
+    for pid in pids.read_text().split():
+        wait_until(partial(dead, int(pid)))
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def dead(pid: int) -> bool:
+    """True for a process that is over, also if its parent has not noticed yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
