@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -13,10 +14,12 @@ from typing import Any
 import click
 import pytest
 
+from fedops.adapters.act_actions import STAND_INS, demand_runnable
 from fedops.app.scaffold import Scaffold, render
 from fedops.cli.main import cli
 from fedops.core.documents import parse_yaml
 from fedops.core.settings import Forge
+from fedops.core.workflows import parse_workflow
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FEDERATION = Scaffold(
@@ -52,7 +55,7 @@ def steps(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_the_three_workflows_and_their_jobs() -> None:
     assert {name: list(jobs(text)) for name, text in WORKFLOWS.items()} == {
         "validate.yml": ["validate"],
-        "reconcile.yml": ["inspect", "merge", "aggregate", "publish", "signal"],
+        "reconcile.yml": ["inspect", "merge", "aggregate", "publish", "signal", "again"],
         "audit.yml": ["audit"],
     }
 
@@ -88,6 +91,7 @@ def test_what_parses_tensors_cannot_write_to_git_and_what_writes_is_alone() -> N
         "reconcile.yml/aggregate": {"packages"},
         "reconcile.yml/publish": {"contents", "packages", "pull-requests"},
         "reconcile.yml/signal": {"issues", "packages"},
+        "reconcile.yml/again": {"actions"},
         "audit.yml/audit": set(),
     }
 
@@ -111,16 +115,55 @@ def test_no_job_runs_for_ever_or_leaves_its_token_behind(name: str, text: str) -
 
 @every_workflow
 def test_what_would_give_a_pull_request_rights_or_break_a_local_run_is_not_used(name: str, text: str) -> None:
-    for word in ("pull_request_target", "workflow_run", "artifact", "container:", "services:", "docker://", "hashFiles",
-                 "secrets.", "continue-on-error", "github.actor", "github.head_ref"):  # fmt: skip
+    for word in ("pull_request_target", "artifact", "container:", "services:", "docker://", "hashFiles",
+                 "secrets.", "continue-on-error", "github.actor", "github.head_ref", "github.event.workflow_run"):  # fmt: skip
         assert word not in text, (name, word)
 
 
-def test_federation_jobs_check_out_main_and_never_a_head() -> None:
+def test_only_reconcile_is_woken_by_another_workflow_and_says_why() -> None:
+    assert [name for name, text in ALL if "workflow_run" in text] == ["reconcile.yml"]
+    [line] = [line for line in WORKFLOWS["reconcile.yml"].splitlines() if "workflow_run:" in line]
+    assert re.fullmatch(r"  workflow_run: # zizmor: ignore\[dangerous-triggers\] .{30,}", line)
+    assert parsed(WORKFLOWS["reconcile.yml"])["on"]["workflow_run"] == {
+        "workflows": ["validate"],
+        "types": ["completed"],
+    }
+    assert parsed(WORKFLOWS["validate.yml"])["name"] == "validate"
+
+
+def test_an_approval_wakes_reconcile_by_way_of_validate() -> None:
+    on = parsed(WORKFLOWS["validate.yml"])["on"]
+    assert on == {"pull_request": {"branches": ["main"]}, "pull_request_review": {"types": ["submitted", "dismissed"]}}
+
+
+def test_federation_jobs_check_out_main_or_the_commit_that_was_decided_on_and_never_a_head() -> None:
+    pinned = {}
     for name, text in WORKFLOWS.items():
         for job, step in steps(text):
             if step.get("uses", "").startswith("actions/checkout@"):
-                assert step["with"]["ref"] == "main", (name, job)
+                if step["with"]["ref"] != "main":
+                    pinned[name, job] = step["with"]["ref"]
+                assert "head" not in step["with"]["ref"]
+    commit = "${{ needs.merge.outputs.input_commit }}"
+    assert pinned == {("reconcile.yml", "aggregate"): commit, ("reconcile.yml", "publish"): commit}
+
+
+def test_what_the_jobs_install_is_pinned_by_hash_and_skipped_by_act_alone() -> None:
+    for name, text in WORKFLOWS.items():
+        installs = [(job, step) for job, step in steps(text) if "pip" in step.get("run", "")]
+        assert [job for job, _ in installs] == list(jobs(text)), name
+        for _, step in installs:
+            words = shlex.split(step["run"])
+            assert {"--require-hashes", "--no-deps"} <= set(words)
+            assert words[-2:] == ["--requirement", ".github/requirements.txt"]
+            assert step["if"] == "${{ !env.ACT }}"
+
+
+def test_a_local_run_has_a_stand_in_for_every_action_and_finds_no_fault() -> None:
+    for name, text in WORKFLOWS.items():
+        workflow = parse_workflow(name, text.encode())
+        assert set(workflow.uses) == set(STAND_INS)
+        demand_runnable(workflow)
 
 
 def test_federation_jobs_start_only_in_their_own_repository() -> None:
@@ -138,8 +181,10 @@ def test_schedules_avoid_the_full_hour_and_everything_can_be_started_by_hand() -
             assert "0" not in entry["cron"].split()[0].split(",")
 
 
-def test_a_running_reconcile_is_never_cancelled() -> None:
-    assert parsed(WORKFLOWS["reconcile.yml"])["concurrency"]["cancel-in-progress"] is False
+def test_runs_of_a_group_wait_and_are_never_cancelled() -> None:
+    groups = {name: parsed(text)["concurrency"] for name, text in WORKFLOWS.items()}
+    assert [group["cancel-in-progress"] for group in groups.values()] == [False] * 3
+    assert len({group["group"] for group in groups.values()}) == 3
 
 
 def option_names(path: list[str]) -> set[str]:
@@ -160,7 +205,7 @@ def test_the_commands_exist_and_take_the_options_that_are_given() -> None:
             if words[:1] == ["fedops"]:
                 called.append(words[2])
                 assert {w for w in words if w.startswith("--")} <= option_names(words[1:3]), words
-    assert sorted(called) == sorted(["inspect", "inspect", "merge", "aggregate", "publish", "signal", "audit"])
+    assert sorted(called) == ["again", "aggregate", "audit", "inspect", "inspect", "merge", "publish", "signal"]
 
 
 def test_job_outputs_are_those_that_later_jobs_read() -> None:
@@ -183,6 +228,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in ALL:
         (folder / name).write_text(text)
     return folder
+
+
+def test_actionlint_has_nothing_to_say(written: Path) -> None:
+    command = [tool("actionlint"), "-shellcheck", tool("shellcheck"), *map(str, sorted(written.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_act_reads_the_workflows_strictly(written: Path) -> None:
+    command = [tool("act"), "--validate", "--strict", "-P", "ubuntu-latest=-self-hosted", "-W", str(written)]
+    environment = {**os.environ, "ACT_DISABLE_VERSION_CHECK": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_zizmor_has_nothing_to_say(written: Path) -> None:
