@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedops.app.snapshot import Snapshot
+from fedops.app.version_merge import merge_findings
 from fedops.core.facts import Commit, VersionTag
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import GlobalVersion
@@ -58,8 +59,7 @@ def commit_findings(here: Snapshot, commit: Commit, parent: Snapshot | None, pla
     if parent is None:
         return
     if len(commit.parents) != 1:
-        detail = {"commit": commit.id}
-        yield finding("lineage_broken", where, got=len(commit.parents), expected="one parent", detail=detail)
+        yield from merge_findings(here, commit, parent, plan)
     paths = here.files.keys() | parent.files.keys()
     stray = sorted(p for p in paths - plan.files.keys() if here.files.get(p) != parent.files.get(p))
     if stray:
