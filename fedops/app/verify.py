@@ -6,27 +6,39 @@ Nothing that the lead, the forge or the store says is believed: only what follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from fedops.app.context import Context
 from fedops.app.git_damage import Damage
 from fedops.app.global_models import GlobalModels
+from fedops.app.in_place import begin_reading, version_key
 from fedops.app.input_bytes import Tools
+from fedops.app.known_bytes import KnownBytes
 from fedops.app.lineage import input_commit, is_cut, order_fault, read_until, stray_findings
 from fedops.app.main_line import git_finding, read_line
-from fedops.app.recompute import Level, recompute_aggregate, recompute_first, stored_aggregate
-from fedops.app.rederive import rederive, rederive_first
-from fedops.app.snapshot import Snapshot, main_snapshot, snapshot
+from fedops.app.read_ahead import ReadAhead
+from fedops.app.recompute import (
+    Level,
+    recompute_aggregate,
+    recompute_first,
+    recompute_rollback,
+    stored_version,
+)
+from fedops.app.rederive import rederive, rederive_first, rederive_rollback
+from fedops.app.retired import retired_by
+from fedops.app.snapshot import Snapshot, record_at, snapshot
+from fedops.app.tip import newest_readable
 from fedops.app.version_commit import commit_findings, planned, tag_findings
+from fedops.app.version_merge import approval_findings
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Commit, VersionTag
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import CommitId, GlobalVersion
 from fedops.core.steps import Publish
-from fedops.ports import Repository
 
-KEPT = 4  # trees at a time: of a version, its parent, its input and the version before
+KEPT = 5  # trees at a time: of a version, its parent, its input, the version before and the next
 
 
 @dataclass(frozen=True)
@@ -37,41 +49,24 @@ class Checked:
         version: None: not about one version, but about the clone.
         commit: that made it, or that its tag names; else main's newest.
         level: "inputs" = recomputed bit for bit from its inputs; "lineage" = all but the bytes; "none" = failed.
+        reached: the level without regard to findings.
     """
 
     version: int | None
     commit: CommitId
     level: Level
     findings: tuple[Finding, ...]
-
-
-def tip_of(repository: Repository) -> Snapshot:
-    """The newest commit of main; of a damaged clone, the newest to begin with.
-
-    Without files if the commit's tree is damaged, and the newest version's if the commit itself is.
-
-    Raises:
-        ConfigError: there is no main branch to read.
-        GitError: nothing can be read of it.
-    """
-    try:
-        return main_snapshot(repository)
-    except GitError as e:
-        if e.slug != "object_corrupt":
-            raise
-        fault = e
-    with suppress(GitError):
-        tip = repository.resolve("main")
-        assert tip is not None  # else there was no tree to be damaged
-        return Snapshot(repository, tip, {})
-    for tag in reversed(repository.versions()):
-        with suppress(GitError):
-            return Snapshot(repository, repository.commit(tag.commit).id, {})
-    raise fault
+    reached: Level = "none"
 
 
 def verify(
-    ctx: Context, main: Snapshot, wanted: Sequence[int] | None, *, fsck: Callable[[], Sequence[str]] | None = None
+    ctx: Context,
+    main: Snapshot,
+    wanted: Sequence[int] | None,
+    *,
+    fsck: Callable[[], Sequence[str]] | None = None,
+    known: KnownBytes | None = None,
+    stored: bool = True,
 ) -> Iterator[Checked]:
     """Verify versions, oldest first.
 
@@ -79,12 +74,15 @@ def verify(
         main: the newest commit of main.
         wanted: version numbers; none of them: the newest version; None: all.
         fsck: lists ids of git objects that cannot be read.
+        known: what earlier runs have read; gets what this one reads.
+        stored: False: git alone is looked at, and no store is opened; level "lineage" then says nothing of bytes.
 
     Raises:
         ConfigError: no commit of main says where the store is.
         StoreError: temporary, or access is refused.
     """
-    yield from _Run(ctx, main, wanted, fsck).checked()
+    with closing(ReadAhead()) as ahead:
+        yield from _Run(ctx, main, wanted, fsck, known or KnownBytes(), ahead, stored=stored).checked()
 
 
 class _Run:
@@ -96,14 +94,18 @@ class _Run:
         main: Snapshot,
         wanted: Sequence[int] | None,
         fsck: Callable[[], Sequence[str]] | None,
+        known: KnownBytes,
+        ahead: ReadAhead,
+        *,
+        stored: bool,
     ) -> None:
-        self.ctx = ctx
+        # NOTE: each store is asked a few hundred times, and opening it anew costs as much as the answer.
+        self.ctx = ctx = replace(ctx, stores=lru_cache(maxsize=None)(ctx.stores))
         self.repository = ctx.repository
         self.tip = main.commit
         self.said: list[str] = []  # by git, of what it could not read
         self.general: list[Finding] = []
         self.trees: dict[CommitId, Snapshot] = {}
-        self.unread: GitError | None = None  # why there is no tree to begin with
         damaged: Sequence[str] = ()
         with self._told(self.general, "git"):
             damaged = fsck() if fsck is not None else ()
@@ -117,8 +119,11 @@ class _Run:
         newest = steps[-1:] if wanted is not None and not wanted else []
         self.wanted = None if wanted is None else {*wanted, *(step.number for step in newest)}
         self.newest = max((step.number for step in steps), default=0)
-        stores = self._newest_readable(main)
-        self.tools = Tools(ctx, stores, self.newest, GlobalModels(ctx, stores, steps)) if stores is not None else None
+        stores, self.unread = newest_readable([main.commit, *(s.commit for s in reversed(steps))], self._tree)
+        self.tools: Tools | None = None
+        if stores is not None:
+            models, retired = GlobalModels(ctx, stores, steps), retired_by(stores, steps)
+            self.tools = Tools(ctx, stores, models, retired, known, ahead, stored=stored)
 
     @contextmanager
     def _told(self, out: list[Finding], where: str) -> Iterator[None]:
@@ -140,27 +145,6 @@ class _Run:
                 if self.repository.commit(root).parents and not self.line.breaks:
                     expected = "the history from its beginning; in a shallow clone: git fetch --unshallow"
                     yield finding("lineage_broken", "main", got=root, expected=expected)
-
-    def _newest_readable(self, main: Snapshot) -> Snapshot | None:
-        """The newest commit whose federation.yaml and roster can be read; None if git can give back no tree at all.
-
-        Raises:
-            ConfigError: a tree can be read, but no such document.
-        """
-        fault: ConfigError | None = None
-        for commit in (main.commit, *(step.commit for step in reversed(self.line.steps))):
-            try:
-                here = self._tree(commit)
-                _ = here.federation, here.sites
-            except ConfigError as e:
-                fault = fault or e
-            except GitError as e:
-                self.unread = self.unread or e
-            else:
-                return here
-        if fault is not None:
-            raise fault
-        return None
 
     def _tree(self, commit: CommitId) -> Snapshot:
         """The tree of a commit; those of one version and the one before are read once."""
@@ -220,6 +204,9 @@ class _Run:
         out = list(self.damage.of_step(index, tag.object if tag is not None else None))
         out += stray_findings(self.line, index)
         level: Level = "none"
+        key = version_key(self.tools, step.commit, tag) if self.tools is not None and not out else ""
+        if self.tools is not None and key and (proven := self.tools.known.proven(key)) is not None:
+            return Checked(step.number, step.commit, proven, (), proven)
         with self._told(out, step.where):
             if step.fault is not None:
                 out.append(step.fault)
@@ -230,12 +217,16 @@ class _Run:
             else:
                 assert self.unread is not None
                 raise self.unread
-        return Checked(step.number, step.commit, "none" if errors(out) else level, tuple(out))
+        if self.tools is not None and self.tools.stored and key and level != "none" and not out:
+            self.tools.known.prove(key, level)
+        return Checked(step.number, step.commit, "none" if errors(out) else level, tuple(out), level)
 
     def _record(self, tools: Tools, index: int, tag: VersionTag | None, out: list[Finding]) -> Level:
         """Check one version's commit, its tag, its place in the line, and all that its record says."""
         step = self.line.steps[index]
         here, commit = self._tree(step.commit), self.repository.commit(step.commit)
+        tools.known.begin()
+        self._read_ahead(tools, index)
         try:
             plan = planned(here, commit)
         except ConfigError as e:
@@ -247,9 +238,21 @@ class _Run:
         with self._told(out, step.where):
             out += commit_findings(here, commit, parent, plan)
         if (fault := order_fault(self.line, index, here.version)) is not None:
-            out += (fault, *stored_aggregate(tools, here.version))
+            out += (fault, *stored_version(tools, here.version))
             return "none"
-        return self._first(tools, here, out) if parent is None else self._aggregate(tools, index, parent, here, out)
+        if parent is None:
+            return self._first(tools, here, out)
+        with self._told(out, step.where):
+            out += approval_findings(here, parent, commit)
+        bring = self._rollback if here.version.kind == "rollback" else self._aggregate
+        return bring(tools, index, parent, here, out)
+
+    def _read_ahead(self, tools: Tools, index: int) -> None:
+        """Let the files of this version and the next be read while git is asked what else it says of this one."""
+        for step in self.line.steps[index : index + 2]:
+            with suppress(GitError, ConfigError):
+                if step.fault is None and self._wants(step.number):
+                    begin_reading(tools, self._tree(step.commit).version)
 
     def _tag(self, tag: VersionTag | None, plan: Publish, commit: Commit) -> Iterator[Finding]:
         if self.tags is not None:
@@ -268,6 +271,19 @@ class _Run:
         out += made.findings
         return made.level
 
+    def _rollback(self, tools: Tools, index: int, parent: Snapshot, here: Snapshot, out: list[Finding]) -> Level:
+        record = here.version
+        chosen, fault = input_commit(self.line, index, record)
+        if fault is not None:
+            out.append(fault)
+        number = record.source.version if record.source is not None else None
+        source = next((s for s in self.line.steps[:index] if s.number == number and s.fault is None), None)
+        earlier = record_at(self.repository, source.commit) if source is not None else None
+        out += rederive_rollback(earlier, parent, self._tree(chosen), record)
+        made = recompute_rollback(tools, record)
+        out += made.findings
+        return made.level
+
     def _aggregate(self, tools: Tools, index: int, parent: Snapshot, here: Snapshot, out: list[Finding]) -> Level:
         chosen, fault = input_commit(self.line, index, here.version)
         if fault is not None:
@@ -275,7 +291,7 @@ class _Run:
         derived = rederive(self.line, parent, self._tree(chosen), here.version)
         out += derived.findings
         if derived.here is None or derived.weights is None:
-            out += stored_aggregate(tools, here.version)
+            out += stored_version(tools, here.version)
             return "none"
         passed_over = self.line.brought(read_until(self.line, index - 1), self.line.places[chosen])
         made = recompute_aggregate(tools, derived.here, derived.weights, here.version, passed_over)

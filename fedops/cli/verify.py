@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedops.cli.console import Format, answer, document, emit, format_option, say, say_findings
 from fedops.core.errors import ConfigError, GitError
-from fedops.core.findings import Finding, as_json, errors
+from fedops.core.findings import Finding, as_json, errors, finding
 from fedops.core.ids import GlobalVersion
 
 if TYPE_CHECKING:
+    from fedops.app.recompute import Level
     from fedops.app.verify import Checked
     from fedops.ports import Repository
 
@@ -21,39 +25,76 @@ if TYPE_CHECKING:
 @click.argument("versions", nargs=-1, metavar="[vN]...")
 @click.option("--all", "every", is_flag=True, help="All versions of main.")
 @click.option("--no-fetch", is_flag=True, help="Judge this clone as it is.")
+@click.option(
+    "--level",
+    "asked",
+    type=click.Choice(["inputs", "lineage"]),
+    help="Exit 3 also where a version does not reach at least this level.",
+)
+@click.option(
+    "--remembered",
+    is_flag=True,
+    help="Do not read files again that an earlier verification of this clone has read, if size, time of modification "
+    "and inode are the same. Faster, and blind to who changes bytes and sets the time back.",
+)
 @format_option
-def verify_command(versions: tuple[str, ...], every: bool, no_fetch: bool, fmt: Format) -> None:
+def verify_command(
+    versions: tuple[str, ...], every: bool, no_fetch: bool, asked: Level | None, remembered: bool, fmt: Format
+) -> None:
     """Recompute versions from git history and stored bytes; exit 3 if one is not what it says.
 
-    Without a version: the current one. Needs read access only, and writes nothing but what it fetches.
+    Without a version: the current one. Needs read access only, and writes nothing but what it fetches and, in .fedops/,
+    which files it has read.
 
     \b
     How far a version was recomputed:
       inputs   bit for bit from its inputs; v0 from its generator
-      lineage  everything but the bytes: its inputs are no longer kept, or v0 came from a file
+      lineage  everything but that its bytes follow from its inputs: these are no longer kept (retain_updates in
+               federation.yaml), or v0 came from a file
       none     it is not what it says
     """  # noqa: D301 click wants the character, not its escape
-    from fedops.app.verify import tip_of, verify
-    from fedops.cli.wire import open_clone
+    from fedops.app.known_bytes import KnownBytes
+    from fedops.app.tip import tip_of
+    from fedops.app.verify import verify
+    from fedops.app.work import Work
+    from fedops.cli.wire import federation_root, open_clone
     from fedops.render.verify import verify_text
 
     numbers = [_number(v) for v in versions]
     with open_clone() as (ctx, fsck):
+        known = KnownBytes(Work(federation_root(Path.cwd())).verified, trust=remembered)
         if not no_fetch:
             _fetch(ctx.repository)
-        done = list(verify(ctx, tip_of(ctx.repository), None if every else numbers, fsck=fsck))
+        done = [
+            _asked(one, asked)
+            for one in verify(ctx, tip_of(ctx.repository), None if every else numbers, fsck=fsck, known=known)
+        ]
+        if not any(errors(one.findings) for one in done):
+            with suppress(OSError):  # a clone that may only be read is verified all the same
+                known.save()
     findings, rows, whole = parts(done)
+    trusted = dict(zip(("files", "bytes"), known.spared, strict=True)) if remembered else None
     result = document("verify", ok=not errors(findings), changed=False, findings=findings, versions=rows)
-    emit(fmt, result, verify_text(rows, whole=whole))
+    result |= {"remembered": trusted} if trusted is not None else {}
+    emit(fmt, result, verify_text(rows, whole=whole, remembered=trusted))
     if fmt == "text":
         say_findings(findings)
     answer(findings)
 
 
+def _asked(one: Checked, level: Level | None) -> Checked:
+    """With an error where a version that holds does not reach the level that was asked for."""
+    if level != "inputs" or one.version is None or one.level != "lineage":
+        return one
+    short = finding("level_not_reached", GlobalVersion(one.version).short, got=one.level, expected=level)
+    return dataclasses.replace(one, findings=(*one.findings, short))
+
+
 def audit(fmt: Format) -> None:
     """Verify all versions, and look at what stands beside them; exit 3 if anything is not what it says."""
     from fedops.app.audit import standing
-    from fedops.app.verify import tip_of, verify
+    from fedops.app.tip import tip_of
+    from fedops.app.verify import verify
     from fedops.cli.wire import open_clone
     from fedops.render.verify import audit_text
 

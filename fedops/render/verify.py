@@ -9,21 +9,30 @@ from fedops.core.ids import GlobalVersion
 from fedops.render.text import count, short
 
 
-def verify_text(rows: Sequence[Mapping[str, Json]], *, whole: bool) -> str:
+def verify_text(rows: Sequence[Mapping[str, Json]], *, whole: bool, remembered: Mapping[str, int] | None = None) -> str:
     """One line for each version, then how many; what is wrong is told elsewhere.
 
     Args:
         rows: `versions` of the document.
         whole: nothing beside the versions is wrong.
+        remembered: `files` and `bytes` that were not read again, where that was allowed.
     """
     lines = [f"{GlobalVersion(r['version']).short}  {short(r['commit'])}  {_state(r)}" for r in rows]
     failed = sum(1 for r in rows if not r["ok"])
     beside = "" if whole else ", and more is wrong"
-    return "\n".join([*lines, f"{count(len(rows), 'version')} verified, {failed} failed{beside}"])
+    lines.append(f"{count(len(rows), 'version')} verified, {failed} failed{beside}")
+    if remembered is not None:
+        size = f"{remembered['bytes'] / 1e6:.1f} MB"
+        lines.append(
+            f"{count(remembered['files'], 'file')} ({size}) not read again: as an earlier verification left them"
+        )
+    return "\n".join(lines)
 
 
 def _state(row: Mapping[str, Json]) -> str:
-    return f"ok ({row['level']})" if row["ok"] else "FAILED"
+    if row["ok"]:
+        return f"ok ({row['level']})"
+    return "FAILED" if row["level"] == "none" else f"FAILED (only {row['level']})"
 
 
 def audit_text(rows: Sequence[Mapping[str, Json]], forge: Mapping[str, Json], *, whole: bool) -> str:
