@@ -16,9 +16,11 @@ from fedops.adapters.github_merge import merge
 from fedops.adapters.github_people import JOB_TOKEN, People
 from fedops.adapters.github_pulls import Pulls, Sender
 from fedops.adapters.github_releases import ensure_release
+from fedops.adapters.github_settings import SettingsReader
 from fedops.adapters.github_verdicts import Verdicts
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Account, Issue, Marker, MergeOutcome, Pull, Review
+from fedops.core.forge_settings import ForgeSettings
 from fedops.core.github_hosts import Host, is_name
 from fedops.core.ids import CommitId, SiteId
 from fedops.ports import Clock, Repository
@@ -31,7 +33,7 @@ class Clone(Repository, Sender, Protocol):
 
 
 class GitHubForge:
-    """Implements the Forge and Releases ports on GitHub's REST API. One thread at a time.
+    """Implements the Forge, Releases and ForgeProbe ports on GitHub's REST API. One thread at a time.
 
     Identity is the account behind the token. A heartbeat or a comment counts by the account that wrote it, never by its
     text. GitHub has no compare-and-swap for issues: who opens one looks again, and closes the own one if another came
@@ -162,6 +164,9 @@ class GitHubForge:
 
     def ensure_release(self, tag: str, title: str, body: str) -> bool:
         return ensure_release(self._api, tag, title, body)
+
+    def settings(self, branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
+        return SettingsReader(self._api, self._people).read(branch, tag, packages)
 
     # ------------------------------------------------------------ heartbeats
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from fedops.app.context import Context
 from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.core.errors import FedopsError, StoreError
+from fedops.core.forge_settings import packages_of
 from fedops.core.health import (
     Check,
     cannot,
@@ -28,6 +29,7 @@ from fedops.core.health import (
     check_tags,
     check_work_tree,
 )
+from fedops.core.health_forge import check_forge
 from fedops.core.ids import (
     AGGREGATION_PATH,
     FEDERATION_PATH,
@@ -44,7 +46,7 @@ from fedops.core.ids import (
     update_path,
 )
 from fedops.core.strategies import make_strategy
-from fedops.ports import Machine, WriteProbe
+from fedops.ports import ForgeProbe, Machine, WriteProbe
 
 SOME_SITE = SiteId("site")  # whose files do not exist: attributes go by the path alone
 
@@ -106,6 +108,7 @@ def clone_checks(patient: Patient) -> tuple[Check, ...]:
         ("key", _key),
         ("store", _store),
         ("own store", _own_store),
+        ("forge", _forge),
     )
     rest = (check for name, ask in asked for check in attempt(name, partial(ask, patient)))
     return (*origin, *main, *policies, *own, *rest)
@@ -210,3 +213,14 @@ def _own_store(patient: Patient) -> Iterator[Check]:
         yield Check("own store", "ok", f"{where}: may be written")
     else:
         yield Check("own store", "broken", fault, "the right to write", "its operator gives this account the right")
+
+
+def _forge(patient: Patient) -> Iterator[Check]:
+    """Whether the repository's settings let the loop work, where the forge has settings."""
+    main, forge = patient.main, patient.ctx.forge
+    if not isinstance(forge, ForgeProbe):
+        return
+    branch, packages = main.federation.branch, packages_of(main.federation.store.url)
+    seen = forge.settings(branch, GlobalVersion(main.version.version).tag, packages)
+    reviewed = main.aggregation.publish.mode == "review"
+    yield from check_forge(seen, branch, main.sites, patient.site, jobs_open_pulls=reviewed)

@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedops.app.doctor import Patient, attempt, clone_checks, machine_checks
-from fedops.core.errors import ConfigError, FedopsError, GitError, StoreError
+from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, StoreError
 from fedops.core.facts import RefUpdate
+from fedops.core.forge_settings import ForgeSettings
 from fedops.core.health import Attributes, Check, KeyFacts, WorkTree
 from fedops.core.ids import Digest, SiteId
 from fedops.core.records import Source
+from tests.core.forge_samples import WELL
 from tests.fakes_store import FakeStore
 from tests.site_world import World, first, git_world, memory_world
 
@@ -270,6 +272,42 @@ def test_a_store_that_can_be_asked_says_whether_the_site_may_write(
     monkeypatch.setattr(world.store, "write_fault", write_fault, raising=False)
     assert look(world)["own store"].state == state
     assert asked == ["sites/hospital-a"]
+
+
+# ---------------------------------------------------------------- the forge
+
+
+def test_a_forge_with_settings_is_asked_for_them_and_judged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
+        asked.append((branch, tag, packages))
+        return replace(WELL, default_branch="trunk")
+
+    text = b'schema: fedops.federation/v1\nname: x\nfedops: "0.1.0"\nstore: {url: "oci://ghcr.io/acme/heart"}\n'
+    world.change({"federation.yaml": text})
+    monkeypatch.setattr(world.forges[A], "settings", settings, raising=False)
+    assert bad(look(world, site=None, key=False)) == {"default branch": "broken"}
+    assert asked == [("main", "global@v0.0.0", (("acme", "heart/global"), ("acme", "heart/archive")))]
+    assert "rules and rights" in look(world), "a site's clone asks nothing of the leads' business"
+
+
+@pytest.mark.parametrize(("mode", "state"), [("push", "ok"), ("review", "broken")])
+def test_jobs_must_be_allowed_to_open_pulls_where_versions_are_reviewed(
+    mode: str, state: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"schema: fedops.aggregation/v1\ntrigger: {{quorum: 2}}\npublish: {{mode: {mode}}}\n"
+    world.change({"policies/aggregation.yaml": text.encode()})
+    monkeypatch.setattr(world.forges[A], "settings", lambda branch, tag, packages: WELL, raising=False)
+    assert look(world, site=None, key=False)["workflow permissions"].state == state
+
+
+def test_settings_that_cannot_be_asked_for_are_one_broken_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
+        raise ForgeError("GitHub: 502", hint="repeat", cause="temporary")
+
+    monkeypatch.setattr(world.forges[A], "settings", settings, raising=False)
+    assert bad(look(world)) == {"forge": "broken"}
 
 
 def test_nothing_is_written_but_what_a_fetch_brings(world: World) -> None:

@@ -29,9 +29,11 @@ class GitHubWorld(World):
 
     Args:
         server: whose only repository is fed.git.
+        sign_in: name -> what its environment has besides, for the store.
     """
 
     server: Server
+    sign_in: Callable[[str], Mapping[str, str]] = lambda who: {}
 
     @property
     def hub(self) -> Hub:
@@ -41,9 +43,10 @@ class GitHubWorld(World):
         return {"lead": "token-of-lena", "ci": JOB}.get(who, f"token-of-{who}")
 
     def as_(self, who: str) -> AbstractContextManager[None]:
-        """The environment of somebody: one token, for the REST API and for git."""
-        token = self.token(who if not who.startswith("job-") else "ci")
-        return environment(FEDOPS_TOKEN=token, **git_credentials(self.server.web, token))
+        """The environment of somebody: one token, for the REST API and for git; jobs are CI."""
+        name = who if not who.startswith("job-") else "ci"
+        token = self.token(name)
+        return environment(FEDOPS_TOKEN=token, **git_credentials(self.server.web, token), **self.sign_in(name))
 
     def __call__(self, who: str, *arguments: str, code: int = 0) -> Ran:
         with self.as_(who):
@@ -88,6 +91,8 @@ def github_cli(
     *,
     review: bool = False,
     store: str | None = None,
+    stores: Mapping[str, str] | None = None,
+    sign_in: Callable[[str], Mapping[str, str]] = lambda who: {},
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
 ) -> Iterator[GitHubWorld]:
     """A federation at v0 whose three sites are on the roster, each with a fork.
@@ -95,18 +100,20 @@ def github_cli(
     Args:
         review: a lead approves each submission before it is merged.
         store: URL; default: a folder in OCI layout.
+        stores: site -> URL of its own store, for those that have one.
+        sign_in: name -> what its environment has besides, for the store.
     """
     monkeypatch.setattr(github_http, "PACE", (0.0, 0.0))
     folder.mkdir()
     hub = Hub(folder, now)
     with serving(hub) as server:
-        world = GitHubWorld(folder, server)
+        world = GitHubWorld(folder, server, sign_in)
         for login, number in LEADS.items():
             hub.add_user(login, number, f"token-of-{login}")
         hub.add_job(JOB)
         _found(world, store or f"ocidir:{folder / 'store'}", review=review)
         for site in SITES:
-            _join(world, site)
+            _join(world, site, (stores or {}).get(site))
         world.new_clone("ci")
         yield world
 
@@ -126,12 +133,12 @@ def _found(world: GitHubWorld, store: str, *, review: bool) -> None:
         world.edit("policies/aggregation.yaml", lambda text: text.replace("mode: auto", "mode: review", 1))
 
 
-def _join(world: GitHubWorld, site: str) -> None:
+def _join(world: GitHubWorld, site: str, store: str | None) -> None:
     number = 1001 + SITES.index(site)
     world.hub.fork(world.hub.add_user(f"{site}-login", number, world.token(site)))
     world.new_clone(site)
     joined = world.json(site, "join", site, "--generate-key", "--login", f"{site}-login", "--id", str(number))
-    world("lead", *shlex.split(joined["line"])[1:])
+    world("lead", *shlex.split(joined["line"])[1:], *(("--store", store) if store else ()))
     (world.clone(site) / "own.json").write_text(f'{{"step": {STEPS[site]}, "examples": {EXAMPLES[site]}}}')
     (world.clone(site) / "ours.py").write_text(CLIENT)
     (world.clone(site) / "hook.py").write_text(HOOK)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.github_face.openapi import Exchange
+from tests.github_face.settings import Settings
 
 OWNER, NAME = "fed-org", "demo"
 
@@ -145,6 +146,7 @@ class Hub:
         self.labels: dict[str, str] = {}
         self.releases: list[Release] = []
         self.faults: list[Fault] = []
+        self.settings = Settings()
         self.before_merge: list[Callable[[], object]] = []
         self.exchanges: list[Exchange] = []
         self.requests: list[tuple[str, str, str]] = []  # method, path, Authorization: of git too
@@ -183,7 +185,7 @@ class Hub:
         return self.repos[f"{OWNER}/{NAME}"]
 
     def user_of(self, login: str) -> User | None:
-        known = [*self.users.values(), *self.jobs.values()]
+        known = [*self.users.values(), *self.jobs.values(), *(repo.owner for repo in self.repos.values())]
         return next((u for u in known if u.login.lower() == login.lower()), None)
 
     def may_write(self, user: User | None, repo: Repo) -> bool:

@@ -23,6 +23,8 @@ FORGOTTEN = {
     ("pulls/list-reviews", 404),
     ("pulls/create-review", 404),
     ("issues/list-comments", 422),
+    ("packages/get-package-for-organization", 404),
+    ("packages/get-package-for-user", 404),
 }
 # Ends of the way to a field that GitHub sends as null although the description does not say so: the reason of an open
 # issue, and the source of a pull request whose fork was deleted.
@@ -71,7 +73,8 @@ class Description:
         ]
         if not found:
             return [f"{exchange.method} {url.path}: no such operation"]
-        [operation] = found
+        # A branch's name may have slashes: what says more of the path in its own words is meant.
+        operation = max(found, key=lambda operation: len(operation.pointer))
         name = operation.data["operationId"]
         return [f"{name}: {fault}" for fault in self._faults(operation, url.query, exchange)]
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.github_face import rest, rest_pulls, shapes
+from tests.github_face import rest, rest_pulls, rest_settings, shapes
 from tests.github_face.hub import Fault, Hub, Repo, User
 from tests.github_face.openapi import Exchange, github
 from tests.github_face.rest import Call, Refused
@@ -135,6 +135,8 @@ class Handler(BaseHTTPRequestHandler):
             if user.kind == "Bot":
                 raise Refused(403, "Resource not accessible by integration")
             return 200, shapes.account(user)
+        if rest_settings.PACKAGE.match(url.path):
+            return rest_settings.get_package(hub, user, url.path)
         if url.path.startswith("/users/"):
             named = hub.user_of(url.path.removeprefix("/users/").replace("%5B", "[").replace("%5D", "]"))
             if named is None:
@@ -146,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(404, "Not Found")
         rest_of = "/" + parts[4] if len(parts) > 4 else ""
         where = f"{self.server.api}/repos/{repo.full_name}"
-        for method, pattern, handler in (*rest.ROUTES, *rest_pulls.ROUTES):
+        for method, pattern, handler in (*rest.ROUTES, *rest_pulls.ROUTES, *rest_settings.ROUTES):
             match = pattern.match(rest_of)
             if match is not None and method == self.command:
                 query = dict(parse_qsl(url.query))

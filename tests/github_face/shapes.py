@@ -30,8 +30,12 @@ def repo(hub: Hub, one: Repo, who: User | None, schema: str = "full-repository")
         "full_name": one.full_name,
         "owner": user(one.owner),
         "fork": one.parent is not None,
-        "default_branch": "main",
+        "default_branch": hub.settings.default_branch,
+        "archived": hub.settings.archived,
+        "has_issues": hub.settings.has_issues,
     }
+    if write and schema == "full-repository":
+        values |= hub.settings.merges
     if who is not None and who.kind == "User":
         values["permissions"] = {"admin": False, "push": write, "pull": True}
     if one.parent is not None and schema == "full-repository":

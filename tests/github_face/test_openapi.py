@@ -64,6 +64,12 @@ def test_an_open_issue_has_no_reason_whatever_the_description_says() -> None:
     assert faults(answer={**ISSUE, "state": None}) != []
 
 
+def test_of_two_operations_that_fit_the_one_with_more_words_is_meant() -> None:
+    path = "/repos/o/n/branches/a/protection"
+    [fault] = faults(method="GET", path=path, body=None, status=302, answer={})
+    assert fault == "repos/get-branch-protection: status 302: not documented"
+
+
 def test_a_limit_may_come_anywhere() -> None:
     assert faults(status=429, answer={"message": "slow down", "documentation_url": ""}) == []
 

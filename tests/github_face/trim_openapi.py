@@ -40,6 +40,18 @@ OPERATIONS = {
     f"{REPO}/releases/tags/{{tag}}": ["get"],
     f"{REPO}/releases/{{release_id}}": ["patch"],
     f"{REPO}/git/ref/{{ref}}": ["get"],
+    f"{REPO}/branches/{{branch}}": ["get"],
+    f"{REPO}/branches/{{branch}}/protection": ["get"],
+    f"{REPO}/rules/branches/{{branch}}": ["get"],
+    f"{REPO}/rulesets": ["get"],
+    f"{REPO}/rulesets/{{ruleset_id}}": ["get"],
+    f"{REPO}/collaborators": ["get"],
+    f"{REPO}/actions/permissions": ["get"],
+    f"{REPO}/actions/permissions/workflow": ["get"],
+    f"{REPO}/actions/permissions/selected-actions": ["get"],
+    f"{REPO}/actions/permissions/fork-pr-contributor-approval": ["get"],
+    "/orgs/{org}/packages/{package_type}/{package_name}": ["get"],
+    "/users/{username}/packages/{package_type}/{package_name}": ["get"],
 }
 PROSE = {"description", "summary", "example", "examples", "externalDocs", "x-github", "x-octokit", "tags", "title"}
 NAMES = {"properties", "schemas", "responses", "parameters", "headers", "paths"}  # whose keys are names, not keywords

@@ -1,0 +1,139 @@
+"""What a forge says of a federation's repository: rules, rights and switches that decide whether its jobs can work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedops.core.facts import Account
+from fedops.core.registry_address import SCHEME, parse_registry_url
+
+PACKAGE_HOST = "ghcr.io"  # whose packages have rights of their own, beside those of the repository
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What the token may not read.
+
+    Attributes:
+        reason: in the forge's words.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule that applies to a branch or a tag.
+
+    Attributes:
+        kind: in the forge's word, such as "pull_request".
+        source: what it stands in, to be shown.
+        page: where a person changes it.
+        bypass: kinds of actors that may bypass it at any time, such as "DeployKey".
+        methods: of merging that it lets through.
+    """
+
+    kind: str
+    source: str
+    page: str
+    bypass: tuple[str, ...] | Unread = ()
+    methods: tuple[str, ...] = ("merge", "squash", "rebase")
+
+
+@dataclass(frozen=True)
+class Workflows:
+    """Attributes:
+    enabled: workflows run at all.
+    allowed: which actions they may use; "selected" with `github_owned` False names single ones.
+    """
+
+    enabled: bool
+    allowed: Literal["all", "local_only", "selected"] = "all"
+    github_owned: bool | Unread = True
+
+
+@dataclass(frozen=True)
+class JobRights:
+    """Attributes:
+    default: rights of a job that names none, "read" or "write".
+    pulls: jobs may open (and approve) pull requests.
+    """
+
+    default: str
+    pulls: bool
+
+
+@dataclass(frozen=True)
+class Package:
+    """Attributes:
+    repository: "owner/name" that it is connected to; None: none.
+    """
+
+    visibility: str
+    repository: str | None
+
+
+@dataclass(frozen=True)
+class ForgeSettings:
+    """Attributes:
+    name: "owner/name".
+    page: web address of the repository's settings.
+    account: behind the token.
+    is_person: False for the token of a job or an app.
+    may_write: None: the forge does not say.
+    merge_commits: pull requests may be merged by a merge commit; None: the token may not see it.
+    other_merges: squash or rebase may be chosen.
+    rules: of rulesets, that apply to the main branch.
+    protection: of the main branch in the classic way, as rules.
+    tag_rules: that apply to the tags of versions.
+    writers: accounts that may write, people alone.
+    first_runs: whose workflows wait for approval when they come from a fork.
+    packages: (owner, name, page) and what is known of each.
+    """
+
+    name: str
+    page: str
+    account: Account | Unread
+    is_person: bool
+    may_write: bool | None
+    default_branch: str
+    archived: bool
+    has_issues: bool
+    merge_commits: bool | None
+    other_merges: bool
+    rules: tuple[Rule, ...] | Unread
+    protection: tuple[Rule, ...] | Unread
+    tag_rules: tuple[Rule, ...] | Unread
+    writers: tuple[Account, ...] | Unread
+    workflows: Workflows | Unread
+    job_rights: JobRights | Unread
+    first_runs: str | Unread
+    packages: tuple[tuple[str, str, Package | Unread], ...]
+
+
+def packages_of(store: str) -> tuple[tuple[str, str], ...]:
+    """(owner, name) of the packages that CI writes, where a store is in a registry that has them; else none."""
+    if not store.startswith(SCHEME):
+        return ()
+    address = parse_registry_url(store)
+    if address.host != PACKAGE_HOST:
+        return ()
+    names = (address.name(repository).partition("/") for repository in ("global", "archive"))
+    return tuple((owner, name) for owner, _, name in names)
+
+
+def applies(ref: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether a ruleset's conditions take in a full ref name; `*` ends at a slash, `**/` does not, `~ALL` is everything."""
+    return any(_matches(p, ref) for p in include) and not any(_matches(p, ref) for p in exclude)
+
+
+def _matches(pattern: str, ref: str) -> bool:
+    if pattern == "~ALL":
+        return True
+    parts = re.split(r"(\*\*/|\*+|\?)", pattern)
+    kinds = {"**/": "(?:.*/)?", "?": "[^/]"}
+    regex = "".join(kinds.get(p, "[^/]*" if p.startswith("*") else re.escape(p)) for p in parts)
+    return re.fullmatch(regex, ref) is not None

@@ -1,0 +1,79 @@
+"""A repository's settings on the loopback GitHub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.github_face.hub import Hub
+
+
+@dataclass
+class Ruleset:
+    """Attributes:
+    refs: patterns of full ref names.
+    rules: as GitHub has them.
+    bypass: (kind of actor, mode).
+    """
+
+    name: str
+    target: str
+    refs: list[str]
+    rules: list[dict[str, Any]]
+    bypass: list[tuple[str, str]] = field(default_factory=list)
+    enforcement: str = "active"
+    id: int = 1
+
+
+@dataclass
+class Settings:
+    """Level 1 as the set-up guide has it, but for rulesets.
+
+    Attributes:
+        admins: logins; they alone see workflows' settings, protection, and who may bypass.
+        protection: of main, in the classic way.
+        packages: "owner/name" -> (visibility, connected to this repository).
+        refused: patterns of paths that the plan does not include.
+    """
+
+    admins: set[str] = field(default_factory=set)
+    merges: dict[str, bool] = field(
+        default_factory=lambda: {
+            "allow_merge_commit": True,
+            "allow_squash_merge": False,
+            "allow_rebase_merge": False,
+        }
+    )
+    archived: bool = False
+    has_issues: bool = True
+    default_branch: str = "main"
+    rulesets: list[Ruleset] = field(default_factory=list)
+    protection: dict[str, Any] | None = None
+    actions: dict[str, Any] = field(default_factory=lambda: {"enabled": True, "allowed_actions": "all"})
+    selected: dict[str, Any] = field(default_factory=lambda: {"github_owned_allowed": True})
+    job_rights: dict[str, Any] = field(
+        default_factory=lambda: {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": False}
+    )
+    first_runs: str = "first_time_contributors"
+    packages: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    refused: str = ""
+
+
+def main_ruleset(*more: dict[str, Any], bypass: list[tuple[str, str]] | None = None) -> Ruleset:
+    """No force push, no deletion of main, and what else is given."""
+    kept = [{"type": "non_fast_forward"}, {"type": "deletion"}]
+    return Ruleset("main", "branch", ["refs/heads/main"], [*kept, *more], bypass or [], id=11)
+
+
+def tag_ruleset(*more: dict[str, Any], bypass: list[tuple[str, str]] | None = None) -> Ruleset:
+    """No update, no deletion of versions' tags, and what else is given."""
+    kept = [{"type": "update"}, {"type": "deletion"}]
+    return Ruleset("versions", "tag", ["refs/tags/global@*"], [*kept, *more], bypass or [], id=12)
+
+
+def set_up(hub: Hub, admin: str) -> Settings:
+    """Level 1, whole."""
+    hub.settings.admins.add(admin)
+    hub.settings.rulesets += [main_ruleset(), tag_ruleset()]
+    return hub.settings
