@@ -120,7 +120,18 @@ def helps(command: click.Command, path: str, parent: click.Context | None = None
     return out
 
 
-GENERATORS: Sequence[Callable[[], Files]] = (schemas, zone, findings_page, cli_page)
+def goldens() -> Files:
+    """Texts for people, of made-up facts; their diff is read like code."""
+    from tests.render.goldens import FOLDER, GOLDENS
+    from tests.render.goldens_run import RUN_GOLDENS
+    from tests.render.goldens_site import SITE_GOLDENS
+    from tests.render.goldens_verify import VERIFY_GOLDENS
+
+    makers = {**GOLDENS, **RUN_GOLDENS, **SITE_GOLDENS, **VERIFY_GOLDENS}
+    return {str((FOLDER / name).relative_to(ROOT)): make().encode() for name, make in makers.items()}
+
+
+GENERATORS: Sequence[Callable[[], Files]] = (schemas, zone, findings_page, cli_page, goldens)
 
 
 def stale(root: Path, files: Files) -> list[str]:

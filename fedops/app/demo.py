@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from fedops.app import demo_trouble as trouble
 from fedops.core.errors import FedopsError
 from fedops.core.ids import GlobalVersion
+from fedops.ports import YamlEditor
+from fedops.render.local import run_line
 
 # Shares of the patients by ascending tumour size, and how many ticks one local training takes.
 SHARES = {"hospital-a": 0.45, "hospital-b": 0.30, "clinic-c": 0.17, "clinic-d": 0.08}
 DURATION = {"hospital-a": 1, "hospital-b": 2, "clinic-c": 2, "clinic-d": 5}
 HYPERPARAMETERS = {"epochs": 20, "learning_rate": 0.1, "l2": 0.01}
-LEAD = "lena"
 NAN_TICK, INTRUDER_TICK = 3, 4
 MAX_TICKS = 60
 CLIENT = ("--client", "client:LogisticRegression")
@@ -38,6 +40,10 @@ class Runner(Protocol):
 
     def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran: ...
 
+    def kill(self, folder: Path, begun: Path, *arguments: str) -> None:
+        """Start a command, and kill it with all that it started as soon as the file `begun` is there."""
+        ...
+
     def git(self, folder: Path, *arguments: str) -> Ran: ...
 
     def python(self, folder: Path, *arguments: str) -> Ran: ...
@@ -51,7 +57,10 @@ class Stage:
         prepare: puts a site's own data and code into its clone.
         tell: progress for people.
         parse: reads a command's JSON result.
+        editor: edits policies as a lead does by hand.
+        keys: lead -> private key file; the public one lies beside it.
         workers: sites that compute at the same time.
+        workflows: CI is the workflow files, run by act, and not one process that does all of it.
     """
 
     folder: Path
@@ -59,7 +68,10 @@ class Stage:
     prepare: Callable[[str, Path], None]
     tell: Callable[[str], None]
     parse: Callable[[str], Any]
+    editor: YamlEditor
+    keys: Mapping[str, Path]
     workers: int = 2
+    workflows: bool = False
 
     def clone_of(self, who: str) -> Path:
         return self.folder / who
@@ -81,6 +93,7 @@ class Told:
     tried: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     refused: list[Mapping[str, Any]] = field(default_factory=list)
     verified: Mapping[str, Any] = field(default_factory=dict)
+    troubles: trouble.Troubles = field(default_factory=trouble.Troubles)
 
     @property
     def current(self) -> int:
@@ -106,19 +119,23 @@ def play(stage: Stage, versions: int) -> Told:
     with ThreadPoolExecutor(stage.workers) as pool:
         _found(stage, pool)
         _run_until(stage, pool, told, versions)
+        if versions >= trouble.ROLLBACK_FROM and not stage.workflows:
+            _approved(stage, told, trouble.roll_back(stage, versions - 2))
+            told.troubles.demand_all()
         _check(stage, pool, told)
     return told
 
 
 def _found(stage: Stage, pool: Executor) -> None:
     """The lead founds the federation and puts the four sites on its roster; each site sets up its clone."""
-    run, folder = stage.run, stage.folder
+    run, folder, lead = stage.run, stage.folder, trouble.PROPOSER
     stage.tell("the lead founds the federation: fedops init")
     run.git(folder, "init", "--quiet", "--initial-branch=main", "lead")
     run.fedops(
         folder / "lead",
         *("init", "--origin", "../origin.git", "--name", "breast-cancer", "--store", "ocidir:../store"),
-        *("--lead", f"{LEAD}:1", "--quorum", "2"),
+        *("--lead", f"{lead}:{trouble.LEADS[lead]}", "--lead-key", str(stage.keys[lead].with_suffix(".pub"))),
+        *("--quorum", "2"),
         *("--generator", "zeros", "--tensor", "coef:F32:1,30", "--tensor", "intercept:F32:1"),
         *(part for name, value in HYPERPARAMETERS.items() for part in ("--hyperparameter", f"{name}={value}")),
     )
@@ -135,8 +152,14 @@ def _found(stage: Stage, pool: Executor) -> None:
             *("site", "add", site, "--login", f"{site}-data", "--id", str(1001 + number)),
             *("--key", joined["public_key"]),
         )
-    run.git(folder, "clone", "--quiet", "origin.git", "ci")
-    _reconcile(stage, Told())
+    trouble.found_leads(stage)
+    for ci in trouble.CI:
+        run.git(folder, "clone", "--quiet", "origin.git", ci)
+    if stage.workflows:
+        # As a lead starts it by hand on the forge's page: nothing has happened yet that would.
+        _tell_runs(stage, stage.json("ci", "local", "run", "workflow_dispatch", "--workflow", "reconcile.yml"))
+    else:
+        _reconcile(stage, Told())
 
 
 def _together(pool: Executor, job: Callable[[str], Any], sites: Iterable[str]) -> list[tuple[str, Any]]:
@@ -152,7 +175,11 @@ def _run_until(stage: Stage, pool: Executor, told: Told, versions: int) -> None:
     for tick in range(MAX_TICKS):
         ready = [site for site in SHARES if site in busy and busy[site].until <= tick]
         for site in ready:
-            _hand_in(stage, site, busy.pop(site))
+            sha256 = _hand_in(stage, site, busy.pop(site))
+            due = site == trouble.LOST and not stage.workflows
+            if due and told.current == trouble.LOST_AT and told.troubles.once("lost"):
+                _reconcile(stage, told)
+                trouble.lose_bytes(stage, site, sha256)
         if tick == NAN_TICK:
             _rogue(stage, told, "nan", "clinic-c")
         if tick == INTRUDER_TICK:
@@ -166,20 +193,27 @@ def _run_until(stage: Stage, pool: Executor, told: Told, versions: int) -> None:
         _together(pool, lambda site: stage.json(site, "pull"), idle)
         for site in idle:
             trained[site] = told.current
-            done = pool.submit(_train, stage, site, told.current)
+            due = site == trouble.KILLED and told.current == trouble.KILLED_AT
+            kill = due and told.troubles.once("killed")
+            done = pool.submit(_train, stage, site, told.current, kill=kill)
             busy[site] = Training(told.current, tick + DURATION[site], done)
     raise FedopsError(f"demo: v{told.current} after {MAX_TICKS} ticks -> v{versions}")
 
 
-def _train(stage: Stage, site: str, base: int) -> Any:
+def _train(stage: Stage, site: str, base: int, *, kill: bool = False) -> Any:
+    if kill:
+        trouble.killed_in_training(stage, site, base, CLIENT)
+        stage.tell(f"{site}: its training is killed (SIGKILL), and started again")
     return stage.json(site, "train", *CLIENT, "--base", GlobalVersion(base).short)
 
 
-def _hand_in(stage: Stage, site: str, training: Training) -> None:
+def _hand_in(stage: Stage, site: str, training: Training) -> str:
+    """Hand in what was trained; the update's sha256."""
     training.done.result()
     base = GlobalVersion(training.base).short
     result = stage.json(site, "submit", "--base", base)
     stage.tell(f"{site}: trained on {base}, handed in as pull request #{result['pull']}")
+    return str(result["record"]["sha256"])
 
 
 def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
@@ -191,8 +225,31 @@ def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
 
 
 def _reconcile(stage: Stage, told: Told) -> None:
-    """Let CI do what is missing."""
-    done = stage.json("ci", "ci", "reconcile")
+    """Let CI do what is missing; a version that waits for a lead gets its approval."""
+    if stage.workflows:
+        _tell_done(stage, told, _by_workflows(stage, told))
+        return
+    reviewed = told.current == trouble.REVIEW_AT
+    if reviewed and told.troubles.once("review"):
+        trouble.set_publish(stage, "review")
+    if told.current == trouble.RACE_AT and told.troubles.once("race"):
+        stage.tell("CI: from here to the next version, two runners reconcile at the same time")
+    done = trouble.race(stage) if told.current == trouble.RACE_AT else stage.json("ci", "ci", "reconcile")
+    _tell_done(stage, told, done)
+    if (waits := done["decision"] or {}).get("wait") == "review":
+        _approved(stage, told, waits["pull"])
+        if reviewed:
+            trouble.set_publish(stage, "push")
+
+
+def _approved(stage: Stage, told: Told, pull: int) -> None:
+    """The other lead approves the pull request of a version; CI publishes it."""
+    trouble.approve(stage, pull)
+    _tell_done(stage, told, stage.json("ci", "ci", "reconcile"))
+
+
+def _tell_done(stage: Stage, told: Told, done: Mapping[str, Any]) -> None:
+    """Note what CI did."""
     for pull in done["pulls"]:
         if pull["outcome"] == "rejected":
             stage.tell(f"CI: pull request #{pull['pull']} refused: {pull['reason']}")
@@ -200,8 +257,43 @@ def _reconcile(stage: Stage, told: Told) -> None:
             tried = told.tried.pop(pull["pull"], {"pull": pull["pull"], "site": pull["site"], "what": "an update"})
             told.refused.append({**tried, "reason": pull["reason"], "comment": shown["comments"][0]})
     for version in done["published"]:
-        stage.tell(f"CI: v{version['version']} published: {', '.join(map(_part, version['contributions']))}")
+        what = ", ".join(map(_part, version["contributions"])) or f"the model of v{version['source']} again"
+        stage.tell(f"CI: v{version['version']} published: {what}")
         told.versions.append(version)
+        told.troubles.published(version)
+
+
+def _by_workflows(stage: Stage, told: Told) -> Mapping[str, Any]:
+    """Let the workflows run that the forge would start now; what they did is read from the federation itself.
+
+    Raises:
+        FedopsError: a workflow failed that only fails where something is broken.
+    """
+    ran = stage.json("ci", "local", "up", "--once", expect=(0, 3))
+    _tell_runs(stage, ran)
+    for run in ran["runs"]:
+        # A validation fails where a pull request is bad: that is what it is for.
+        if run["result"] in ("failure", "timed_out") and run["workflow"] != "validate.yml":
+            raise FedopsError(f"demo: {run_line(run)}", hint=f"see {run['log']}")
+    refused = []
+    for number, tried in told.tried.items():
+        verdict = stage.json("ci", "review", str(number))["verdict"] or ""
+        if verdict.startswith("rejected: "):
+            reason = verdict.removeprefix("rejected: ").split(" and ")[0]
+            refused.append({"pull": number, "site": tried["site"], "outcome": "rejected", "reason": reason})
+    versions = stage.json("ci", "log", "--all")["versions"]
+    new = [v for v in reversed(versions) if v["version"] > told.current]
+    return {
+        "pulls": refused,
+        "published": [
+            {"version": v["version"], "kind": "aggregate", "contributions": v["record"]["contributions"]} for v in new
+        ],
+    }
+
+
+def _tell_runs(stage: Stage, ran: Mapping[str, Any]) -> None:
+    for run in ran["runs"]:
+        stage.tell(f"CI: {run_line(run)}")
 
 
 def _part(contribution: Mapping[str, Any]) -> str:

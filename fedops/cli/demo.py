@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedops.app.demo import HYPERPARAMETERS, SHARES, Ran, Stage, Told, play
+from fedops.app.demo_trouble import LEADS
 from fedops.cli.console import NO, Format, document, emit, format_option, say
 from fedops.core.errors import ConfigError, FedopsError
 
@@ -46,6 +49,22 @@ class Processes:
     def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran:
         return self._run([sys.executable, "-m", "fedops.cli.main", *arguments], folder, expect)
 
+    def kill(self, folder: Path, begun: Path, *arguments: str) -> None:
+        """Start a command, and kill it with all that it started as soon as the file `begun` is there."""
+        command = [sys.executable, "-m", "fedops.cli.main", *arguments]
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(
+            command, cwd=folder, env=self._env, stdout=quiet, stderr=quiet, start_new_session=True
+        ) as process:
+            while not begun.exists() and process.poll() is None:
+                time.sleep(0.01)
+            if process.returncode is not None:
+                raise FedopsError(f"demo: {' '.join(command[2:])} in {folder.name}: ended by itself")
+            if os.name == "posix":
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
     def git(self, folder: Path, *arguments: str) -> Ran:
         return self._run(["git", *arguments], folder, (0,))
 
@@ -76,14 +95,25 @@ class Processes:
 )
 @click.option("--versions", type=click.IntRange(1, 30), default=8, show_default=True, help="Stop after so many.")
 @click.option("--replace", is_flag=True, help="Remove an earlier demo in that folder first.")
+@click.option(
+    "--workflows",
+    type=click.Choice(["act"]),
+    help="CI by the federation's own workflow files, run by act (see `fedops local`).",
+)
 @format_option
-def demo_command(folder: Path, versions: int, replace: bool, fmt: Format) -> None:
+def demo_command(folder: Path, versions: int, replace: bool, workflows: str | None, fmt: Format) -> None:
     """Play a federation of four hospitals: real git, real signatures, real data (scikit-learn's breast-cancer table)."""
     from fedops.adapters import demo_data
+    from fedops.adapters.ssh_keygen import make_key
+    from fedops.adapters.yaml_edit import RoundTripEditor
     from fedops.render.demo import demo_text
 
     folder = folder.resolve()
     data = demo_data.load(SHARES)
+    if workflows is not None:
+        from fedops.adapters.act_runner import find_act
+
+        find_act(os.environ.get("PATH", os.defpath))
     _make_room(folder, replace)
 
     def prepare(site: str, clone: Path) -> None:
@@ -93,7 +123,20 @@ def demo_command(folder: Path, versions: int, replace: bool, fmt: Format) -> Non
 
     home = folder / ".home"
     home.mkdir()
-    stage = Stage(folder, Processes(home), prepare, say, json.loads, workers=os.cpu_count() or 1)
+    keys = {lead: home / lead for lead in LEADS}
+    for lead, key in keys.items():
+        make_key(key, lead)
+    stage = Stage(
+        folder,
+        Processes(home),
+        prepare,
+        say,
+        json.loads,
+        editor=RoundTripEditor(),
+        keys=keys,
+        workers=os.cpu_count() or 1,
+        workflows=workflows is not None,
+    )
     result = summary(stage, play(stage, versions), data)
     (folder / "summary.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
     ok = result["verified"]["ok"] == result["verified"]["versions"]
@@ -125,10 +168,12 @@ def summary(stage: Stage, told: Told, data: DemoData) -> dict[str, Any]:
     """Score every version on the held-out patients, and compare with each site alone and with pooled training."""
     from fedops.adapters import demo_data
 
-    rows: list[Mapping[str, Any]] = [{"version": 0, "contributions": []}, *told.versions]
+    rows: list[Mapping[str, Any]] = [{"version": 0, "kind": "init", "contributions": []}, *told.versions]
     scored = [
         {
             "version": row["version"],
+            "kind": row["kind"],
+            "source": row.get("source"),
             "accuracy": demo_data.accuracy(data.held_out, *_arrays(stage.model(row["version"]))),
             "contributions": row["contributions"],
         }
@@ -153,6 +198,7 @@ def summary(stage: Stage, told: Told, data: DemoData) -> dict[str, Any]:
             {"name": f"federation, v{last['version']}", "accuracy": last["accuracy"], "rows": patients},
             *alone,
         ],
+        "troubles": told.troubles.events,
         "refused": told.refused,
         "verified": {"versions": len(verified), "ok": sum(1 for v in verified if v["ok"])},
     }

@@ -41,6 +41,7 @@ def demo_text(result: Mapping[str, Any], folder: str) -> str:
             f"held-out accuracy ({count(result['held_out_rows'], 'patient')} that no site has)",
             *_compared_lines(result["compared"]),
             "",
+            *_trouble_lines(result["troubles"]),
             "refused",
             *(line for one in result["refused"] for line in _refused_lines(one)),
             *([] if result["refused"] else ["  nothing"]),
@@ -79,6 +80,8 @@ def _version_lines(versions: Sequence[Mapping[str, Any]], sites: Sequence[str]) 
         parts = {c["site"]: _cell(c) for c in v["contributions"]}
         cells = "  ".join(f"{parts.get(site, '   -'):<{w}}" for site, w in zip(sites, widths, strict=True))
         bar = "#" * round(BAR * v["accuracy"])
+        if v["kind"] == "rollback":
+            cells = f"   the model of v{v['source']} again"
         yield f"v{v['version']:<7} {v['accuracy']:8.1%}  {bar:<{BAR}}  {cells}".rstrip()
     yield "per site: its share of the version; (2): its update was two versions old, and counts a third"
 
@@ -97,6 +100,13 @@ def _verified_line(verified: Mapping[str, Any]) -> str:
 def _compared_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [(row["name"], f"{row['accuracy']:.1%}", count(row["rows"], "patient")) for row in rows]
     return indented(table(("", "", ""), cells, right={1, 2}).splitlines()[1:])
+
+
+def _trouble_lines(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What went wrong on purpose, or needed a person."""
+    if not events:
+        return []
+    return ["on the way", *(f"  v{event['version']:<3} {event['what']}" for event in events), ""]
 
 
 def _refused_lines(one: Mapping[str, Any]) -> Iterator[str]:

@@ -15,32 +15,47 @@ from typing import Any
 import pytest
 
 from fedops.adapters import demo_data
-from fedops.app import demo
+from fedops.adapters.yaml_edit import RoundTripEditor
+from fedops.app import demo, demo_trouble
 from fedops.app.demo import SHARES, Ran, Stage, play
+from fedops.app.demo_trouble import APPROVER, LEADS
 from fedops.cli import demo as command
 from fedops.core.errors import ConfigError, FedopsError
 from tests.cli_world import in_process
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that goes wrong in eight versions, in two."""
+    for name, at in {"KILLED_AT": 1, "RACE_AT": 0, "LOST_AT": 0, "REVIEW_AT": 1, "ROLLBACK_FROM": 2}.items():
+        monkeypatch.setattr(demo_trouble, name, at)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("short")
 def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) -> None:
     ran = in_process(tmp_path, "demo", "--dir", "demo", "--versions", "2", "--format", "json")
     assert ran.code == 0, ran.err
     result = ran.json
     assert (result["schema"], result["ok"], result["changed"]) == ("fedops.demo/v1", True, True)
 
-    assert [v["version"] for v in result["versions"]] == [0, 1, 2]
-    assert result["versions"][-1]["accuracy"] > 0.9 > result["versions"][0]["accuracy"]
-    for version in result["versions"][1:]:
+    kinds = [(v["version"], v["kind"]) for v in result["versions"]]
+    assert kinds == [(0, "init"), (1, "aggregate"), (2, "aggregate"), (3, "rollback")]
+    accuracy = [v["accuracy"] for v in result["versions"]]
+    assert accuracy[2] > 0.9 > accuracy[0] == accuracy[3]
+    for version in result["versions"][1:3]:
         assert sum(c["share"] for c in version["contributions"]) == pytest.approx(1)
         assert len(version["contributions"]) >= 2
-    assert result["verified"] == {"versions": 3, "ok": 3}
+    assert "hospital-a" not in [c["site"] for c in result["versions"][1]["contributions"]], "its bytes are gone"
+    assert sorted(event["version"] for event in result["troubles"]) == [1, 1, 2, 2, 3]
+    assert result["verified"] == {"versions": 4, "ok": 4}
     compared = {row["name"]: row for row in result["compared"]}
-    assert set(compared) == {"federation, v2", "pooled: all data in one place", *(f"{site} alone" for site in SHARES)}
-    assert all(row["accuracy"] > 0.8 for row in compared.values())
+    alone = {f"{site} alone" for site in SHARES}
+    assert set(compared) == {"federation, v3", "pooled: all data in one place", *alone}
+    assert all(row["accuracy"] > 0.8 for name, row in compared.items() if name != "federation, v3")
     rows = [compared[f"{site} alone"]["rows"] for site in SHARES]
     assert rows == sorted(rows, reverse=True)
-    assert sum(rows) == compared["federation, v2"]["rows"] == 569 - result["held_out_rows"]
+    assert sum(rows) == compared["federation, v3"]["rows"] == 569 - result["held_out_rows"]
 
     nan, intruder = result["refused"]
     assert (nan["site"], nan["reason"], nan["what"]) == ("clinic-c", "non_finite", "an update with NaN")
@@ -55,7 +70,7 @@ def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) ->
     assert ET.parse(folder / "accuracy.svg").getroot().tag.endswith("svg")
     assert (folder / "origin.git" / "HEAD").is_file()
     assert (folder / "store" / "global" / "oci-layout").is_file()
-    assert sorted(p.name for p in (folder / "models").iterdir()) == [f"v{n}.safetensors" for n in range(3)]
+    assert sorted(p.name for p in (folder / "models").iterdir()) == [f"v{n}.safetensors" for n in range(4)]
     log = subprocess.run(["git", "-C", folder / "auditor", "log", "--format=%s %ae"], capture_output=True, text=True)
     assert "global: v2" in log.stdout
     assert {line.rsplit(" ", 1)[1] for line in log.stdout.splitlines()} == {"demo@example.invalid"}
@@ -170,38 +185,77 @@ class Script:
         self.publishes = publishes
         self.handed_in: list[str] = []
         self.version = 0
+        self.log: list[Any] = [{"version": 0, "record": {"contributions": []}}]
+        self.failing = ""
 
     def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran:
         self.lines.append(f"{folder.name}: fedops {' '.join(a for a in arguments if a not in ('--format', 'json'))}")
         answers: dict[str, Callable[[], Any]] = {
             "join": lambda: {"public_key": f"key of {folder.name}"},
             "submit": lambda: self._submit(folder.name),
+            "rollback": lambda: {"pull": 99},
             "ci": self._reconcile,
+            "local": lambda: self._workflows(arguments[1]),
+            "log": lambda: {"versions": self.log[::-1]},
+            "review": lambda: {"verdict": "rejected: non_finite and 2 more", "comments": ["**Rejected**"]},
             "verify": lambda: {"versions": []},
         }
         return Ran(0, json.dumps(answers.get(arguments[0], dict)()), "")
 
     def _submit(self, site: str) -> Any:
         self.handed_in.append(site)
-        return {"pull": 10 + len(self.handed_in)}
+        return {"pull": 10 + len(self.handed_in), "record": {"sha256": "5a"}}
 
     def _reconcile(self) -> Any:
         used, self.handed_in = self.handed_in, []
         if not (self.publishes and len(used) > 1):
-            return {"pulls": [], "published": []}
+            return {"pulls": [], "published": [], "decision": None}
         self.version += 1
         parts = [{"site": s, "share": 1 / len(used), "staleness": 0} for s in used]
-        return {"pulls": [], "published": [{"version": self.version, "contributions": parts}]}
+        made = {"version": self.version, "kind": "aggregate", "contributions": parts}
+        return {"pulls": [], "published": [made], "decision": None}
+
+    def kill(self, folder: Path, begun: Path, *arguments: str) -> None:
+        self.lines.append(f"{folder.name}: killed: fedops {' '.join(arguments)}")
+        assert (folder / "slow.yaml").is_file(), "what makes the training long"
+
+    def _workflows(self, how: str) -> Any:
+        """The runs of `fedops local`; what they publish is in the log."""
+        if how == "up":
+            for made in self._reconcile()["published"]:
+                self.log.append({"version": made["version"], "record": {"contributions": made["contributions"]}})
+        runs = [run("validate.yml", "failure"), run("reconcile.yml", "failure" if self.failing == how else "success")]
+        return {"runs": runs if how == "up" else runs[1:]}
 
     def git(self, folder: Path, *arguments: str) -> Ran:
+        if arguments[0] in ("init", "clone"):
+            (folder / arguments[-1] / "policies").mkdir(parents=True)
+            (folder / arguments[-1] / "policies" / "sites.yaml").write_text("leads: []\n")
         return Ran(0, "", "")
 
     def python(self, folder: Path, *arguments: str) -> Ran:
         return Ran(0, "7\n", "")
 
 
-def stage(folder: Path, run: Script) -> Stage:
-    return Stage(folder, run, lambda site, clone: None, lambda text: None, json.loads)
+def run(workflow: str, result: str) -> Any:
+    jobs = {workflow.partition(".")[0]: result}
+    return {
+        "number": 1,
+        "workflow": workflow,
+        "event": "push",
+        "result": result,
+        "jobs": jobs,
+        "seconds": 1.0,
+        "log": "l",
+    }
+
+
+def stage(folder: Path, run: Script, **more: Any) -> Stage:
+    keys = {lead: folder / lead for lead in LEADS}
+    for key in keys.values():
+        key.with_suffix(".pub").write_text("ssh-ed25519 AAAA")
+    given: dict[str, Any] = {"tell": lambda text: None, "editor": RoundTripEditor(), "keys": keys} | more
+    return Stage(folder, run, lambda site, clone: None, parse=json.loads, **given)
 
 
 def test_sites_hand_in_in_the_same_order_each_time(tmp_path: Path) -> None:
@@ -211,6 +265,9 @@ def test_sites_hand_in_in_the_same_order_each_time(tmp_path: Path) -> None:
         script = Script()
         told = play(stage(tmp_path / name, script), 3)
         assert told.current == 3
+        assert f"- {{login: {APPROVER}, " in (tmp_path / name / "lead" / "policies" / "sites.yaml").read_text()
+        (killed,) = [line for line in script.lines if "killed" in line]
+        assert killed.startswith("hospital-b: killed: fedops train --client client:LogisticRegression --base v2 ")
         ordered = [line for line in script.lines if ": fedops submit" in line or ": fedops site add" in line]
         orders.append(ordered)
         # A site pulls before it trains, and trains before it hands in; nobody trains twice on one version.
@@ -225,6 +282,60 @@ def test_sites_hand_in_in_the_same_order_each_time(tmp_path: Path) -> None:
         "hospital-b",
         "clinic-c",
     ]
+
+
+def test_by_workflows_the_same_story_is_told_from_what_they_left(tmp_path: Path) -> None:
+    orders, said = [], list[str]()
+    for workflows in (False, True):
+        (tmp_path / str(workflows)).mkdir()
+        script = Script()
+        told = play(stage(tmp_path / str(workflows), script, workflows=workflows, tell=said.append), 3)
+        assert [v["version"] for v in told.versions] == [1, 2, 3]
+        orders.append([line for line in script.lines if ": fedops submit" in line])
+    assert orders[0] == orders[1]
+    assert [(r["site"], r["reason"]) for r in told.refused] == [("clinic-c", "non_finite"), ("clinic-d", "non_finite")]
+    assert "ci: fedops local run workflow_dispatch --workflow reconcile.yml" in script.lines
+    assert not any("fedops ci reconcile" in line for line in script.lines)
+    assert "CI: run 1: validate.yml on push: failed: validate, 1.0 s" in said
+
+
+def test_a_workflow_that_breaks_stops_the_demo(tmp_path: Path) -> None:
+    script = Script()
+    script.failing = "up"
+    with pytest.raises(FedopsError, match=r"demo: run 1: reconcile\.yml on push: failed: reconcile"):
+        play(stage(tmp_path, script, workflows=True), 3)
+
+
+def test_without_act_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(path: str) -> Path:
+        raise ConfigError("act: not found", hint="pip install 'fedops-git[local]'")
+
+    monkeypatch.setattr("fedops.adapters.act_runner.find_act", nowhere)
+    assert "act: not found" in in_process(tmp_path, "demo", "--workflows", "act").err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trouble_that_did_not_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_trouble, "ROLLBACK_FROM", 1)
+    with pytest.raises(FedopsError, match="demo: did not happen: killed, lost, race, review, rollback"):
+        play(stage(tmp_path, Script()), 1)
+
+
+def test_two_runners_that_make_two_versions_of_one_number_stop_the_demo(tmp_path: Path) -> None:
+    answers = iter("ab")
+
+    class Split(Script):
+        def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran:
+            made = {"version": 1, "model": next(answers)}
+            return Ran(0, json.dumps({"pulls": [], "published": [made], "decision": None}), "")
+
+    with pytest.raises(FedopsError, match="two runners published different versions"):
+        demo_trouble.race(stage(tmp_path, Split()))
+
+
+def test_a_command_that_ends_before_it_is_killed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FedopsError, match=r"demo: fedops\.cli\.main status in .*: ended by itself"):
+        command.Processes(tmp_path).kill(tmp_path, tmp_path / "begun", "status")
 
 
 def test_a_federation_that_stands_still_is_told(tmp_path: Path) -> None:

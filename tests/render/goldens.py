@@ -12,6 +12,7 @@ from fedops.core.report import SignalReport, pull_report
 from fedops.core.signals import reason_marker, signal_marker
 from fedops.render.markdown import pull_comment, signal_body, version_summary
 from fedops.render.text import table
+from fedops.render.version_pull import hold_body, version_body, version_comment
 from tests.core.samples import (
     contribution,
     excluded_entry,
@@ -103,6 +104,26 @@ def version_page() -> str:
     return version_summary(made, {"loss": 0.41})
 
 
+def version_pull() -> str:
+    """A rollback, with a reason that a lead pasted from somewhere."""
+    made = version(10, kind="rollback", source=7, metrics={"loss": 0.31}).model_copy(update={"rule": None})
+    return version_body(made, {"loss": 0.41}, reason=HOSTILE)
+
+
+def version_pull_waits() -> str:
+    return version_comment("waits", 12, "1a2b3c4d5e6f" + "0" * 28, "waits for 1 more approval of this commit", ())
+
+
+def version_pull_closed() -> str:
+    found = finding("model_mismatch", "v10", got="0" * 64, expected="1" * 64, detail={"field": "sha256"})
+    return version_comment("closed", 12, "1a2b3c4d5e6f" + "0" * 28, "it does not recompute", (found,))
+
+
+def version_held() -> str:
+    uses = [contribution(submission(s)) for s in ("clinic-c", "hospital-a")]
+    return hold_body(version(10, contributions=uses), 12)
+
+
 def status_table() -> str:
     rows = [
         ["hospital-a", "v8", "150", "merged 3 hours ago"],
@@ -120,5 +141,9 @@ GOLDENS: Mapping[str, Callable[[], str]] = {
     "signal.md": signal,
     "signal_again.md": signal_again,
     "version_summary.md": version_page,
+    "version_pull.md": version_pull,
+    "version_pull_waits.md": version_pull_waits,
+    "version_pull_closed.md": version_pull_closed,
+    "version_held.md": version_held,
     "table.txt": status_table,
 }

@@ -13,7 +13,7 @@ from fedops.render.demo import demo_text
 from fedops.render.markdown import pull_comment
 from fedops.render.reconcile import reconcile_document, reconcile_text
 from tests.core.samples import contribution, excluded_entry, minutes, record, submission, verdict, version
-from tests.render.goldens import FOLDER, HOSTILE, NOW
+from tests.render.goldens import HOSTILE, NOW
 
 A, B, C = (SiteId(s) for s in ("hospital-a", "hospital-b", "clinic-c"))
 
@@ -67,17 +67,27 @@ def demo_result(**fields: Any) -> dict[str, Any]:
     def part(site: str, share: float, staleness: int = 0) -> dict[str, Any]:
         return {"site": site, "share": share, "staleness": staleness}
 
+    def made(
+        version: int, accuracy: float, *parts: dict[str, Any], kind: str = "aggregate", source: int | None = None
+    ) -> dict[str, Any]:
+        return {"version": version, "kind": kind, "source": source, "accuracy": accuracy, "contributions": list(parts)}
+
     result: dict[str, Any] = {
         "sites": ["hospital-a", "hospital-b", "clinic-c", "d"],
         "versions": [
-            {"version": 0, "accuracy": 0.3509, "contributions": []},
-            {"version": 1, "accuracy": 0.9298, "contributions": [part("clinic-c", 0.19), part("hospital-a", 0.81)]},
-            {"version": 2, "accuracy": 0.974, "contributions": [part("d", 0.06, 2), part("hospital-b", 0.94, 1)]},
-            {"version": 10, "accuracy": 1.0, "contributions": [part("hospital-a", 1.0)]},
+            made(0, 0.3509, kind="init"),
+            made(1, 0.9298, part("clinic-c", 0.19), part("hospital-a", 0.81)),
+            made(2, 0.974, part("d", 0.06, 2), part("hospital-b", 0.94, 1)),
+            made(10, 1.0, part("hospital-a", 1.0)),
+            made(11, 0.974, kind="rollback", source=2),
+        ],
+        "troubles": [
+            {"version": 2, "what": "hospital-b's training was killed (SIGKILL) in the middle, and started again"},
+            {"version": 11, "what": "the model of v2 again: proposed by lena, approved by mia"},
         ],
         "held_out_rows": 114,
         "compared": [
-            {"name": "federation, v10", "accuracy": 1.0, "rows": 455},
+            {"name": "federation, v11", "accuracy": 1.0, "rows": 455},
             {"name": "d alone", "accuracy": 0.921, "rows": 1},
             {"name": "pooled: all data in one place", "accuracy": 0.974, "rows": 1455},
         ],
@@ -85,7 +95,7 @@ def demo_result(**fields: Any) -> dict[str, Any]:
             refused(13, "non_finite", "an update with NaN"),
             refused(15, "path_not_allowed", "a change of hospital-a's folder"),
         ],
-        "verified": {"versions": 11, "ok": 11},
+        "verified": {"versions": 12, "ok": 12},
     }
     return result | fields
 
@@ -97,7 +107,10 @@ def demo() -> str:
 def demo_short() -> str:
     """One version, nothing refused, and a version that is not what it says."""
     versions = demo_result()["versions"][:2]
-    return demo_text(demo_result(versions=versions, refused=[], verified={"versions": 2, "ok": 1}), "../demo") + "\n"
+    return (
+        demo_text(demo_result(versions=versions, troubles=[], refused=[], verified={"versions": 2, "ok": 1}), "../demo")
+        + "\n"
+    )
 
 
 RUN_GOLDENS: Mapping[str, Callable[[], str]] = {
@@ -106,12 +119,3 @@ RUN_GOLDENS: Mapping[str, Callable[[], str]] = {
     "demo.txt": demo,
     "demo_short.txt": demo_short,
 }
-
-
-def main() -> None:
-    for name, make in RUN_GOLDENS.items():
-        (FOLDER / name).write_text(make(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

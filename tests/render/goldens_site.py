@@ -8,7 +8,9 @@ from typing import Any
 
 from fedops.core.facts import Aggregate, Decision, Stop, Wait
 from fedops.core.findings import finding
+from fedops.core.forge_settings import JobRights, Package, Rule
 from fedops.core.health import Check
+from fedops.core.health_forge import check_forge
 from fedops.core.ids import CommitId, SiteId
 from fedops.core.made import Made
 from fedops.core.records import Source, TensorEntry, Unavailable, Witness
@@ -21,8 +23,10 @@ from fedops.render.run import ran_text, told_lines
 from fedops.render.site import pull_text, train_text
 from fedops.render.status import status_text
 from fedops.render.submission import pull_body, pull_title, submit_text
+from tests.core.forge_samples import ALICE, EVE, LENA, NO, PAGE, WELL
+from tests.core.forge_samples import SITES as FORGE_SITES
 from tests.core.samples import blob, contribution, excluded_entry, hex64, minutes, record, submission, version
-from tests.render.goldens import FOLDER, HOSTILE
+from tests.render.goldens import HOSTILE
 
 NOW = minutes(180)
 A, B, C, D, E, F = (SiteId(s) for s in ("hospital-a", "hospital-b", "clinic-c", "lab-d", "clinic-e", "lab-f"))
@@ -190,6 +194,26 @@ def doctor() -> str:
     return "\n\n".join([health_text(checks), health_text(checks[:1]), health_text([])]) + "\n"
 
 
+def doctor_github() -> str:
+    """A repository that was set up in haste, and one of which the token may read little."""
+    strict = Rule("pull_request", "ruleset 'careful'", f"{PAGE}/rules/7")
+    hasty = replace(
+        WELL, other_merges=True, rules=(strict,), tag_rules=(), writers=(LENA, ALICE, EVE),
+        job_rights=JobRights("write", pulls=False), first_runs="first_time_contributors_new_to_github",
+        packages=(("heart/global", "https://github.com/p", Package("private", None)),),
+    )  # fmt: skip
+    blind = replace(
+        WELL, may_write=False, merge_commits=None, protection=NO, tag_rules=NO, writers=NO, workflows=NO, job_rights=NO,
+        first_runs=NO, packages=(("heart/global", "https://github.com/p", NO),),
+    )  # fmt: skip
+    of_site = replace(WELL, account=ALICE, may_write=False)
+    looks = ((hasty, None), (blind, None), (of_site, SiteId("hospital-a")), (WELL, None))
+    texts = [
+        health_text([*check_forge(seen, "main", FORGE_SITES, site, jobs_open_pulls=False)]) for seen, site in looks
+    ]
+    return "\n\n".join(texts) + "\n"
+
+
 # ---------------------------------------------------------------- history
 
 
@@ -330,6 +354,7 @@ SITE_GOLDENS: Mapping[str, Callable[[], str]] = {
     "run_told.txt": run_told,
     "run_ended.txt": run_ended,
     "doctor.txt": doctor,
+    "doctor_github.txt": doctor_github,
     "log.txt": log,
     "show.txt": show,
     "show_busy.txt": show_busy,
@@ -341,12 +366,3 @@ SITE_GOLDENS: Mapping[str, Callable[[], str]] = {
     "submission_pull.md": pull_page,
     "submission_pull_hostile.md": pull_page_hostile,
 }
-
-
-def main() -> None:
-    for name, make in SITE_GOLDENS.items():
-        (FOLDER / name).write_text(make(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

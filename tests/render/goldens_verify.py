@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from fedops.app.verify import Checked
 from fedops.cli.console import document
@@ -12,7 +13,6 @@ from fedops.core.findings import finding
 from fedops.core.ids import CommitId
 from fedops.render.verify import audit_text, verify_text
 from tests.core.samples import blob
-from tests.render.goldens import FOLDER
 
 
 def commit(name: str) -> CommitId:
@@ -41,6 +41,12 @@ def one() -> str:
     return verify_text(rows, whole=whole) + "\n"
 
 
+def remembered() -> str:
+    short = finding("level_not_reached", "v0", got="lineage", expected="inputs")
+    _, rows, whole = parts((replace(CHECKED[0], findings=(short,)), CHECKED[1]))
+    return verify_text(rows, whole=whole, remembered={"files": 44, "bytes": 880_400_000}) + "\n"
+
+
 def audited() -> str:
     _, rows, whole = parts(CHECKED[:2])
     return audit_text(rows, {"open_pulls": 1, "open_signals": 3}, whole=whole) + "\n"
@@ -57,13 +63,5 @@ VERIFY_GOLDENS: Mapping[str, Callable[[], str]] = {
     "verify.json": as_document,
     "verify.txt": verified,
     "verify_one.txt": one,
+    "verify_remembered.txt": remembered,
 }
-
-
-def main() -> None:
-    for name, make in VERIFY_GOLDENS.items():
-        (FOLDER / name).write_text(make(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

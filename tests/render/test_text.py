@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedops.render.text import ago, clean, count, printable, short, size, table, width
+from fedops.render.text import ago, clean, count, listed, printable, short, size, table, width
 from tests.core.samples import T0
 
 
@@ -122,3 +122,12 @@ def test_sizes_are_short(number: int, text: str) -> None:
 )
 def test_times_are_told_from_the_given_now(seconds: int, text: str) -> None:
     assert ago(T0, T0 + dt.timedelta(seconds=seconds)) == text
+
+
+def test_a_long_list_names_the_first_and_counts_the_rest() -> None:
+    names = [f"s{n}" for n in range(1000)]
+    assert listed([]) == ""
+    assert listed(names[:2]) == "s0, s1"
+    assert listed(names[:10]) == ", ".join(names[:10])
+    assert listed(names) == ", ".join(names[:10]) + " and 990 more"
+    assert listed(names, most=1) == "s0 and 999 more"
