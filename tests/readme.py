@@ -7,7 +7,6 @@ Digests and times differ from run to run, so `make check` does not compare them;
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,12 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fedops.render.demo import shown_version
-
 README = Path(__file__).resolve().parent.parent / "README.md"
 BLOCKS = ("demo", "verify", "show")
 FOLDER = "demo-federation"
-_SHOWN = re.compile(r"(?<=contributed what to v)\d+(?=\?)|(?<=`global@v)\d+(?=\.0\.0`, and in)")
+SHOWN = "v5"  # the version that README.md asks about: one site's bytes were gone
 
 
 def block(text: str, name: str) -> str:
@@ -41,14 +38,11 @@ def _pattern(name: str) -> str:
     return rf"(?s)(<!-- {name} -->\n```\n)(.*?)(```\n<!-- /{name} -->)"
 
 
-def outputs(folder: Path) -> tuple[dict[str, str], int]:
-    """What the three commands print in a folder, and which version `show` was asked for."""
+def outputs(folder: Path) -> dict[str, str]:
+    """What the three commands print in a folder."""
     demo = _fedops(folder, "demo", "--dir", FOLDER)
-    summary = json.loads((folder / FOLDER / "summary.json").read_text("utf-8"))
-    shown = shown_version(summary["versions"])
     auditor = folder / FOLDER / "auditor"
-    texts = {"demo": demo, "verify": _fedops(auditor, "verify", "--all"), "show": _fedops(auditor, "show", f"v{shown}")}
-    return texts, shown
+    return {"demo": demo, "verify": _fedops(auditor, "verify", "--all"), "show": _fedops(auditor, "show", SHOWN)}
 
 
 def _fedops(folder: Path, *arguments: str) -> str:
@@ -59,8 +53,8 @@ def _fedops(folder: Path, *arguments: str) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        texts, shown = outputs(Path(folder))
-    text = _SHOWN.sub(str(shown), README.read_text("utf-8"))
+        texts = outputs(Path(folder))
+    text = README.read_text("utf-8")
     for name in BLOCKS:
         text = filled(text, name, texts[name])
     README.write_text(text, "utf-8")

@@ -13,7 +13,7 @@ from fedops.render.history import show_text
 from fedops.render.text import width
 from fedops.render.verify import verify_text
 from tests.pages import ROOT, command_of, fedops_lines, links
-from tests.readme import BLOCKS, README, block, filled
+from tests.readme import BLOCKS, README, SHOWN, block, filled
 from tests.render.goldens_run import demo_result
 from tests.render.goldens_site import made
 from tests.template.test_workflows import option_names
@@ -32,6 +32,8 @@ def test_every_command_and_option_that_is_shown_exists() -> None:
     shown = list(commands())
     assert len(shown) > 10
     for words in shown:
+        if words[0] == "dvc":
+            continue  # what follows is DVC's own
         given = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--help"}
         assert given <= option_names(command_of(words)), words
 
@@ -85,9 +87,13 @@ def test_the_other_outputs_have_the_form_that_the_program_prints() -> None:
     assert re.match(r"version +v\d+ \(fedavg, \d sites\)\n", shown)
     names = {"hospital-a", "hospital-b", "clinic-c", "clinic-d"}
     assert [w for w in labels(shown) if w not in names] == [w for w in labels(show_text(made())) if w not in names]
-    (asked,) = set(re.findall(r"contributed what to v(\d+)\?", TEXT))
-    assert re.search(rf"(?m)^v{asked} +\d", block(TEXT, "demo")), "the answer is a row of the table"
-    assert f"global@v{int(asked) + 1}.0.0" in shown, "and the next version is shown in full"
+    (asked,) = set(re.findall(r"contributed what to (v\d+)\?", TEXT))
+    assert asked == SHOWN
+    assert f"tag       global@{SHOWN}.0.0\n" in shown
+    answer = TEXT.partition(f"contributed what to {SHOWN}?")[2].partition("<!-- show -->")[0]
+    told = dict(re.findall(r"([a-z]+-[a-z]) (\d+) %", answer))
+    rows = re.findall(r"(?m)^(\S+) +v\d+ .* (\d+\.\d) %", shown)
+    assert told == {site: f"{float(share):.0f}" for site, share in rows}
 
 
 def test_a_block_is_filled_and_nothing_else_is_changed() -> None:
