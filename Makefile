@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PYTHONUTF8 = 1
 
-.PHONY: all demo test check bench generate install wheel clean
+.PHONY: all demo test check bench soak generate install wheel clean
 all: check test
 
 install: $(STAMP)
@@ -22,7 +22,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/zizmor --offline --quiet .github/workflows
+	$(BIN)/zizmor --offline --pedantic --quiet .github/workflows
+	$(BIN)/actionlint -shellcheck $(BIN)/shellcheck .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/act --validate --strict -P ubuntu-latest=-self-hosted -W .github/workflows
 	$(BIN)/python -m tests.generate --check
 
 test: $(STAMP)
@@ -36,6 +39,10 @@ generate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# Hours on one core: a million damaged inputs, hundreds of kills, random schedules. Writes bench/soak.md.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak
 
 # The wheel, alone in a clean environment, must carry everything that init and the demo write.
 wheel: $(STAMP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,18 +29,23 @@ from fedops.core.facts import (
     VersionTag,
 )
 from fedops.core.findings import Finding
+from fedops.core.forge_settings import ForgeSettings
 from fedops.core.health import Attributes, KeyFacts, WorkTree
 from fedops.core.ids import BlobId, CommitId, Digest, RepoPath, SiteId
 from fedops.core.settings import Limits
+from fedops.core.workflows import Event, Workflow
 
 
 class Repository(Protocol):
     """One clone. Reads objects, never a work tree; a missing ref is None, broken git is a GitError."""
 
-    def fetch(self) -> None:
-        """Fetch main, global@*, refs/pull/*/head and refs/fedops/* of origin into the same names, pruned.
+    def fetch(self, pulls: Collection[int] | None = None) -> None:
+        """Fetch main, global@*, refs/fedops/* and refs/pull/N/head of origin into the same names, pruned.
 
         main arrives as refs/remotes/origin/main; `resolve("main")` reads that one.
+
+        Args:
+            pulls: numbers of the pull requests whose heads are wanted, with what they need; None: of all, of every year.
         """
         ...
 
@@ -57,6 +62,10 @@ class Repository(Protocol):
 
     def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
         """All files below a folder, by one recursive ls-tree, sorted by path."""
+        ...
+
+    def folders(self, commit: CommitId, under: str) -> Sequence[str]:
+        """Names of the folders directly below a folder, whatever is in them; none if there is no such folder."""
         ...
 
     def read(self, blob: BlobId, *, max_bytes: int) -> bytes:
@@ -89,8 +98,12 @@ class Repository(Protocol):
         """One commit's facts."""
         ...
 
-    def versions(self) -> Sequence[VersionTag]:
-        """Tags global@vN.0.0 by number; foreign tags are not parsed."""
+    def merged_into(self, tip: CommitId, commits: Collection[CommitId]) -> frozenset[CommitId]:
+        """Those of the commits that are `tip` or come before it; one of which something is missing is none of them."""
+        ...
+
+    def versions(self, above: int = -1) -> Sequence[VersionTag]:
+        """Tags global@vN.0.0 with N > above, by number; foreign tags are not parsed."""
         ...
 
     def signer(self, commit: CommitId, keys: Sequence[str]) -> str | None:
@@ -135,7 +148,7 @@ class Forge(Protocol):
     def whoami(self) -> Account: ...
 
     def open_pulls(self) -> Sequence[Pull]:
-        """Oldest first."""
+        """Oldest first; the heads are in the clone."""
         ...
 
     def pull(self, number: int) -> Pull: ...
@@ -166,6 +179,10 @@ class Forge(Protocol):
         """(state, text) last set, or None."""
         ...
 
+    def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
+        """The same of several commits; those without one are left out."""
+        ...
+
     def upsert_comment(self, number: int, marker: Marker, body: str) -> bool:
         """Write or edit the one comment with this marker on a PR or issue; True: something changed."""
         ...
@@ -178,8 +195,18 @@ class Forge(Protocol):
         """The issue with this marker, opened if there is none (open or closed)."""
         ...
 
-    def issues(self, labels: frozenset[str], *, open: bool = True) -> Sequence[Issue]:  # noqa: A002 the forge's own word
-        """Issues that carry all labels and are (not) open; PRs are left out."""
+    def issues(
+        self,
+        labels: frozenset[str],
+        *,
+        open: bool = True,  # noqa: A002 the forge's own word
+        since: dt.datetime | None = None,
+    ) -> Sequence[Issue]:
+        """Issues that carry all labels and are (not) open; PRs are left out.
+
+        Args:
+            since: those that nobody touched since then may be left out.
+        """
         ...
 
     def close_issue(self, number: int) -> None: ...
@@ -189,6 +216,30 @@ class Forge(Protocol):
         ...
 
     def beats(self) -> Mapping[SiteId, tuple[int, str, dt.datetime]]: ...
+
+
+@runtime_checkable
+class ForgeProbe(Protocol):
+    """A forge whose repositories have settings that can keep the loop from working."""
+
+    def settings(self, branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
+        """Read them; what the token may not read is in them as Unread.
+
+        Args:
+            branch: short name of the main branch.
+            tag: name of a version's tag, there or not, whose rules are wanted.
+            packages: (owner, name) of packages in the forge's own registry.
+        """
+        ...
+
+
+@runtime_checkable
+class Releases(Protocol):
+    """A forge that has pages for people beside version tags."""
+
+    def ensure_release(self, tag: str, title: str, body: str) -> bool:
+        """Have the page of a tag that is there; True: something changed."""
+        ...
 
 
 class Store(Protocol):
@@ -390,6 +441,41 @@ class Machine(Protocol):
         ...
 
 
+class BlobReader(Protocol):
+    """The bytes of one layer, read once and in order by one thread at a time; memory is the caller's buffer.
+
+    The call that would give the last byte raises instead if size, sha256 (or md5) are wrong: what came before must not
+    be used then.
+    """
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill a buffer of bytes from its beginning; returns how many came (at least 1), 0 after the last.
+
+        Raises:
+            StoreError: slug size_mismatch, hash_mismatch; or the store is broken, after retries where it stopped.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A store whose layers can be used while they come, without a file; several at once."""
+
+    def open_blob(self, repository: str, layer: Layer, *, md5: str | None = None) -> BlobReader:
+        """Begin to read one layer.
+
+        Args:
+            layer: as the record says: what comes is compared with it.
+            md5: hex digest that the bytes must have besides; None: not taken.
+
+        Raises:
+            StoreError: slug object_missing, size_mismatch.
+        """
+        ...
+
+
 @runtime_checkable
 class WriteProbe(Protocol):
     """A store that can say whether it would take a model, without taking one."""
@@ -403,6 +489,23 @@ class WriteProbe(Protocol):
         ...
 
 
+@runtime_checkable
+class InPlace(Protocol):
+    """A store that keeps each layer as a plain file on this machine, so that nothing must be copied to be read."""
+
+    def layer_file(self, repository: str, layer: Layer) -> Path:
+        """The file of one layer, of the size that the layer says; its bytes are not looked at: whoever reads, hashes.
+
+        Raises:
+            StoreError: slug object_missing, size_mismatch.
+        """
+        ...
+
+    def small_files(self, repository: str, artifact: Artifact) -> Sequence[Path]:
+        """The files of an artifact's manifest and config."""
+        ...
+
+
 class YamlEditor(Protocol):
     """Edits a YAML text in place: comments, order and quotes of everything else stay."""
 
@@ -412,6 +515,62 @@ class YamlEditor(Protocol):
 
     def append(self, data: bytes, path: Sequence[str], value: Json) -> bytes:
         """Add a value to the list at a path of map keys."""
+        ...
+
+
+@dataclass(frozen=True)
+class WorkflowRequest:
+    """One run of one workflow file.
+
+    Args:
+        commit: whose copy of the file runs.
+    """
+
+    workflow: Workflow
+    commit: CommitId
+    event: Event
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """A job asked the forge to start a workflow."""
+
+    file: str
+    inputs: Mapping[str, str]
+
+
+Conclusion = Literal["success", "failure", "skipped", "timed_out"]
+
+
+@dataclass(frozen=True)
+class WorkflowResult:
+    """How a run ended.
+
+    Attributes:
+        number: of the run, unique at its origin.
+        jobs: each job of the file -> "success", "failure" or "skipped".
+        outputs: job -> what its steps put out.
+        log: text file of everything that the steps printed.
+    """
+
+    number: int
+    conclusion: Conclusion
+    jobs: Mapping[str, str]
+    outputs: Mapping[str, Mapping[str, str]]
+    seconds: float
+    log: Path
+    dispatches: tuple[Dispatch, ...] = ()
+
+
+class WorkflowRunner(Protocol):
+    """Runs workflow files as a forge's CI service would."""
+
+    def run(self, request: WorkflowRequest) -> WorkflowResult:
+        """Run one file to its end.
+
+        Raises:
+            ConfigError: the runner is not installed, or the file asks for what it cannot do.
+        """
         ...
 
 

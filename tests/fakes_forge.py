@@ -8,9 +8,11 @@ as behind a token.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from fedops.core.errors import ForgeError
@@ -42,10 +44,14 @@ class FakeForge:
 
     Args:
         repository: this account's clone of the origin.
+        key: signs reviews, as on the git forge; None: reviews have no proof.
     """
 
-    def __init__(self, hub: FakeHub, repository: Repository, account: Account, clock: Clock) -> None:
+    def __init__(
+        self, hub: FakeHub, repository: Repository, account: Account, clock: Clock, *, key: Path | None = None
+    ) -> None:
         self.hub = hub
+        self._key = key
         self._repository = repository
         self._account = account
         self._clock = clock
@@ -56,12 +62,19 @@ class FakeForge:
     def open_pulls(self) -> Sequence[Pull]:
         with self.hub.lock:
             self._notice_merges()
-            return tuple(p for _, p in sorted(self.hub.pulls.items()) if p.state == "open")
+            return self._fetched(*(p for _, p in sorted(self.hub.pulls.items()) if p.state == "open"))
 
     def pull(self, number: int) -> Pull:
         with self.hub.lock:
             self._notice_merges()
-            return self._pull(number)
+            [pull] = self._fetched(self._pull(number))
+            return pull
+
+    def _fetched(self, *pulls: Pull) -> Sequence[Pull]:
+        """The pull requests, after a fetch of the heads that the clone lacks."""
+        if any(self._repository.resolve(pull.head) is None for pull in pulls):
+            self._repository.fetch([pull.number for pull in pulls])
+        return pulls
 
     def submit_pull(self, head: CommitId, branch: str, title: str, body: str) -> Pull:
         with self.hub.lock:
@@ -88,6 +101,8 @@ class FakeForge:
             for review in self.hub.reviews.get(number, []):
                 latest.pop(review.author, None)
                 latest[review.author] = review
+            if any(r.proof is not None and self._repository.resolve(r.proof) is None for r in latest.values()):
+                self._repository.fetch(pulls=())
             return tuple(latest.values())
 
     def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
@@ -96,8 +111,17 @@ class FakeForge:
             review = Review(self._account, head, state)
             new = review not in self.reviews(number)
             if new:
-                self.hub.reviews.setdefault(number, []).append(review)
+                proof = self._proof(number, head, state) if self._key is not None else None
+                self.hub.reviews.setdefault(number, []).append(replace(review, proof=proof))
             return new
+
+    def _proof(self, number: int, head: CommitId, state: str) -> CommitId:
+        """A signed commit that says the same, as the git forge has it; kept reachable by a ref of its own."""
+        value = {"schema": "fedops.review/v1", "pull": number, "head": head, "state": state}
+        files = {RepoPath("review.json"): json.dumps(value).encode()}
+        commit = self._repository.write_commit((), files, "review", at=self._clock.now(), key=self._key)
+        self._repository.push((RefUpdate(f"refs/fedops/reviews/{commit}", None, commit),))
+        return commit
 
     def merge(self, number: int, head: CommitId, message: str) -> MergeOutcome:
         with self.hub.lock:
@@ -135,6 +159,9 @@ class FakeForge:
         with self.hub.lock:
             return self.hub.statuses.get((commit, context))
 
+    def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
+        return {c: found for c in commits if (found := self.status(c, context)) is not None}
+
     def upsert_comment(self, number: int, marker: Marker, body: str) -> bool:
         with self.hub.lock:
             self._require(number)
@@ -157,7 +184,13 @@ class FakeForge:
             self.hub.issues[issue.number] = (marker, issue)
             return issue
 
-    def issues(self, labels: frozenset[str], *, open: bool = True) -> Sequence[Issue]:  # noqa: A002 as in the port
+    def issues(
+        self,
+        labels: frozenset[str],
+        *,
+        open: bool = True,  # noqa: A002 as in the port
+        since: dt.datetime | None = None,
+    ) -> Sequence[Issue]:
         with self.hub.lock:
             return tuple(i for _, i in self.hub.issues.values() if labels <= i.labels and i.open == open)
 

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,13 +82,19 @@ class FakeRepository:
         self._main = f"refs/heads/{origin.main}"
         self._tracking = f"refs/remotes/origin/{origin.main}"
 
-    def fetch(self) -> None:
+    def fetch(self, pulls: Collection[int] | None = None) -> None:
         with self.origin.lock:
             self.objects.update(self.origin.objects)
             there = dict(self.origin.refs)
+        wanted = None if pulls is None else {f"refs/pull/{number}/head" for number in pulls}
+
+        def fetched(ref: str) -> bool:
+            passed_over = wanted is not None and ref.startswith("refs/pull/") and ref not in wanted
+            return _FETCHED.match(ref) is not None and not passed_over
+
         # Refs outside of these patterns are left as they are, as git does.
-        self.refs = {ref: name for ref, name in self.refs.items() if not _FETCHED.match(ref) and ref != self._tracking}
-        self.refs |= {ref: name for ref, name in there.items() if _FETCHED.match(ref)}
+        self.refs = {ref: name for ref, name in self.refs.items() if not fetched(ref) and ref != self._tracking}
+        self.refs |= {ref: name for ref, name in there.items() if fetched(ref)}
         if self._main in there:
             self.refs[self._tracking] = there[self._main]
 
@@ -110,6 +116,11 @@ class FakeRepository:
             for path, (mode, name) in sorted(self._commit(commit).tree.items())
             if not under or path == under or path.startswith(under + "/")
         )
+
+    def folders(self, commit: CommitId, under: str) -> Sequence[str]:
+        top = f"{under.strip('/')}/"
+        inside = (path.removeprefix(top) for path in self._commit(commit).tree if path.startswith(top))
+        return tuple(sorted({path.partition("/")[0] for path in inside if "/" in path}))
 
     def read(self, blob: BlobId, *, max_bytes: int) -> bytes:
         data = self.objects.get(_checked(blob))
@@ -145,12 +156,16 @@ class FakeRepository:
         self._commit(commit)
         return commit in self._ancestors(of)
 
-    def versions(self) -> Sequence[VersionTag]:
+    def merged_into(self, tip: CommitId, commits: Collection[CommitId]) -> frozenset[CommitId]:
+        below = self._ancestors(tip)
+        return frozenset(commit for commit in commits if commit in below)
+
+    def versions(self, above: int = -1) -> Sequence[VersionTag]:
         tags = []
         for ref, name in self.refs.items():
             tag = ref.removeprefix("refs/tags/")
             version = GlobalVersion.from_tag(tag)
-            if version is None:
+            if version is None or version.number <= above:
                 continue
             stored = self.objects[name]
             message = stored.message if isinstance(stored, StoredTag) else ""

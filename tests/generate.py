@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import Document
-from fedops.core.findings import CATALOGUE
 from fedops.core.records import Record, VersionRecord
 from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
 
@@ -76,7 +76,7 @@ def findings_page() -> Files:
         "# Findings\n",
         (
             "A finding is one statement that failed or warns. Ids and slugs never change their meaning; messages may get "
-            "better. This page is generated from `fedops/core/findings.py`.\n"
+            "better. This page is generated from `fedops/core/catalogue.py`.\n"
         ),
         "| id | slug | what |\n|---|---|---|",
     ]

@@ -100,8 +100,8 @@ class World:
     def aggregate(
         self, current: int, bases: Mapping[int, Base], inputs: Sequence[Input], **how: Any
     ) -> tuple[Aggregated | tuple[Finding, ...], Path]:
-        """Run the engine; keyword arguments of Rule, and threads and chunk; the file is there iff a model was made."""
-        run = {key: how.pop(key) for key in ("threads", "chunk") if key in how}
+        """Run the engine; keyword arguments of Rule, and two_processes and chunk; the file is there iff a model was made."""
+        run = {key: how.pop(key) for key in ("two_processes", "chunk") if key in how}
         how.setdefault("denominator", float(sum(Fraction(i.weighted.weight) for i in inputs)))
         strategy: Strategy = how.pop("strategy", None) or make_strategy(StrategySettings())
         rule = Rule(strategy, how.pop("denominator"), how.pop("integers", Integers()), **how)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import load_document
-from fedops.core.findings import CATALOGUE
 from fedops.core.settings import Aggregation, SubmissionPolicy
 from tests.pages import ROOT, command_of, fedops_lines, fenced, links, shell
 from tests.template.test_workflows import option_names

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fedops.core.findings import CATALOGUE
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.settings import Sites
 from tests.generate import GENERATORS, ROOT, findings_page, helps, main, schema, schemas, stale, zone
 

@@ -11,7 +11,7 @@ import dataclasses
 import datetime as dt
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from fedops.adapters import forge_git_edits as edits
 from fedops.adapters.forge_git_beats import beat, beats
 from fedops.adapters.forge_git_chain import Chain
 from fedops.adapters.forge_git_documents import IssueFile, PullFile, parse_time
-from fedops.adapters.forge_git_merge import landed, merged_files
+from fedops.adapters.forge_git_merge import merged_files
 from fedops.adapters.forge_git_people import People
 from fedops.adapters.forge_git_reviews import Reviews
 from fedops.adapters.forge_git_state import Edit, View, pull_ref
@@ -28,6 +28,7 @@ from fedops.core.facts import Account, Issue, Marker, MergeOutcome, Pull, RefUpd
 from fedops.core.ids import CommitId, SiteId
 from fedops.ports import Clock, Repository
 
+MANY = 50  # statuses, from which on one listing of all is less than a listing for each
 _log = logging.getLogger(__name__)
 
 
@@ -64,33 +65,29 @@ class GitForge:
         self._reviews = Reviews(repository, self._people)
 
     def whoami(self) -> Account:
-        self._repository.fetch()
+        self._repository.fetch(pulls=())
         login = self._account.login if self._account is not None else None
         return self._people.author(self._people.proof(self._key), login)
 
     # ------------------------------------------------------------ pulls
 
     def open_pulls(self) -> Sequence[Pull]:
-        files = list(self._chain.view().items("pulls", PullFile, is_open=True))
+        files = list(self._chain.view(None).items("pulls", PullFile, is_open=True))
         main = self._repository.resolve(self._main_ref)
-        if not files or main is None:
-            merged: frozenset[CommitId] = frozenset()
-        else:
-            merged = landed(self._repository, main, min(parse_time(f.opened_at) for f in files))
         self._people.roster()  # one that cannot be used stops here, and is not taken for a fault of each pull
+        refs = self._repository.refs_below("refs/pull") if files else {}
         pulls = []
         for file in files:
             try:
-                pull = self._pull(file)
+                pulls.append(self._pull(file, refs.get(pull_ref(file.number))))
             except FedopsError as e:
                 _log.warning("left out: pull %d: %s", file.number, e.message)
-                continue
-            if pull.head not in merged:
-                pulls.append(pull)
-        return tuple(pulls)
+        # By whatever means it was merged, `git merge` by a person too.
+        merged = self._repository.merged_into(main, {p.head for p in pulls}) if main is not None else ()
+        return tuple(pull for pull in pulls if pull.head not in merged)
 
     def pull(self, number: int) -> Pull:
-        pull = self._pull(self._chain.view().item("pulls", number, PullFile))
+        pull = self._pull(self._chain.view((number,)).item("pulls", number, PullFile))
         return dataclasses.replace(pull, state="merged") if pull.state == "open" and self._on_main(pull.head) else pull
 
     def submit_pull(self, head: CommitId, branch: str, title: str, body: str) -> Pull:
@@ -108,7 +105,7 @@ class GitForge:
 
         file = None
         while file is None:  # at most twice: the second time, a pull that was merged by hand is out of the way
-            file = self._chain.change(f"pull of {branch}", decide)
+            file = self._chain.change(f"pull of {branch}", decide, pulls=None)
         return self._pull(file)
 
     def merge(self, number: int, head: CommitId, message: str) -> MergeOutcome:
@@ -131,7 +128,7 @@ class GitForge:
             refs = (RefUpdate(self._main_ref, main, commit), RefUpdate(pull_ref(number), head, head))
             return edits.settle_pull(file, "merged", head, f"merged as {commit[:12]}", refs), "merged"
 
-        return self._chain.change(f"pull {number}", decide)
+        return self._chain.change(f"pull {number}", decide, pulls=(number,))
 
     def close_pull(self, number: int) -> None:
         def decide(view: View) -> tuple[Edit | None, None]:
@@ -143,10 +140,12 @@ class GitForge:
                 return edits.settle_pull(file, "merged", ref, f"found on main as {ref[:12]}"), None
             return edits.settle_pull(file, "closed", ref or CommitId(file.head), "closed"), None
 
-        self._chain.change(f"pull {number}", decide)
+        self._chain.change(f"pull {number}", decide, pulls=(number,))
 
-    def _pull(self, file: PullFile) -> Pull:
-        head = self._head(file)
+    def _pull(self, file: PullFile, named: str | None = None) -> Pull:
+        """Args: named: the object that the pull's ref names, if somebody has looked already."""
+        peeled = self._repository.resolve(named) if named is not None else None
+        head = peeled if peeled is not None and file.state == "open" else self._head(file)
         author = self._people.author(head)
         opened = parse_time(file.opened_at)
         # Everybody who takes part may push to the origin, so each pull is one of the same repository.
@@ -178,17 +177,20 @@ class GitForge:
 
     def _new_pull(self, view: View, head: CommitId, branch: str, title: str, body: str) -> tuple[Edit, PullFile]:
         number = view.next_number()
+        self._repository.fetch((number,))
         while self._repository.resolve(pull_ref(number)) is not None:
             number += 1  # somebody pushed there by hand; it is not ours to overwrite
+            self._repository.fetch((number,))
         return edits.new_pull(number, head, branch, title, body, self._clock.now())
 
     # ------------------------------------------------------------ reviews, statuses, comments
 
     def reviews(self, number: int) -> Sequence[Review]:
-        """Latest review of each lead; what is not signed by a lead's key of main's roster does not count."""
+        """Latest review of each lead with its signed commit; what no lead's key of main's roster signed does not count."""
         view = self._chain.view()
         view.item("pulls", number, PullFile)
-        return tuple(Review(a, CommitId(r.head), r.state) for a, r in self._reviews.latest(view, number))
+        latest = self._reviews.latest(view, number)
+        return tuple(Review(s.lead, CommitId(s.review.head), s.review.state, s.commit) for s in latest)
 
     def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
         key = self._key
@@ -218,6 +220,12 @@ class GitForge:
     def status(self, commit: CommitId, context: str) -> tuple[str, str] | None:
         return edits.status(self._chain.view(), commit, context)
 
+    def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
+        view = self._chain.view()
+        if len(commits) > MANY:
+            view.list_at_once("statuses")
+        return {c: found for c in commits if (found := edits.status(view, c, context)) is not None}
+
     def upsert_comment(self, number: int, marker: Marker, body: str) -> bool:
         def decide(view: View) -> tuple[Edit | None, bool]:
             edit = edits.upsert_comment(view, number, marker, body, self._clock.now())
@@ -236,9 +244,17 @@ class GitForge:
 
         return _issue(self._chain.change(f"issue {marker.key}", decide))
 
-    def issues(self, labels: frozenset[str], *, open: bool = True) -> Sequence[Issue]:  # noqa: A002 as in the port
-        files = self._chain.view().items("issues", IssueFile, is_open=open)
-        return tuple(_issue(f) for f in files if labels <= set(f.labels))
+    def issues(
+        self,
+        labels: frozenset[str],
+        *,
+        open: bool = True,  # noqa: A002 as in the port
+        since: dt.datetime | None = None,
+    ) -> Sequence[Issue]:
+        view = self._chain.view()
+        files = view.items("issues", IssueFile, is_open=True) if open else view.closed_issues(since)
+        found = sorted((f for f in files if labels <= set(f.labels)), key=lambda f: f.number)
+        return tuple(_issue(f) for f in found)
 
     def close_issue(self, number: int) -> None:
         self._chain.change(f"issue {number}", lambda view: (edits.close_issue(view, number), None))
@@ -250,7 +266,7 @@ class GitForge:
 
     def beats(self) -> Mapping[SiteId, tuple[int, str, dt.datetime]]:
         """Heartbeats of the roster's sites; what is not one is logged and left out."""
-        self._repository.fetch()
+        self._repository.fetch(pulls=())
         return beats(self._repository, self._people.roster().sites.sites)
 
 

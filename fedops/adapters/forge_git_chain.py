@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from fedops.adapters.forge_git_state import FORGE_REF, Edit, View
@@ -34,32 +34,44 @@ class Chain:
         self._clock = clock
         self._jitter = jitter
         self._known: dict[tuple[BlobId, RepoPath], Document] = {}
-        self._view = View(repository, None, (), self._known)
+        self._view = View(repository, None, self._known)
+        self._open: frozenset[int] = frozenset()
 
-    def view(self) -> View:
-        """Fetch, and give the forge's files as they are now; kept while the chain does not move."""
-        self._repository.fetch()
-        tip = self._repository.resolve(FORGE_REF)
-        if tip != self._view.tip:
-            if len(self._known) > _KNOWN_DOCUMENTS:
-                self._known.clear()
-            entries = self._repository.entries(tip) if tip is not None else ()
-            self._view = View(self._repository, tip, entries, self._known)
-        return self._view
+    def view(self, pulls: Collection[int] | None = ()) -> View:
+        """Fetch, and give the forge's files as they are now; kept while the chain does not move.
 
-    def change(self, what: str, decide: Callable[[View], tuple[Edit | None, T]]) -> T:
+        Args:
+            pulls: whose heads are brought too; None: of all that are open.
+        """
+        while True:
+            self._repository.fetch(self._open if pulls is None else pulls)
+            tip = self._repository.resolve(FORGE_REF)
+            if tip != self._view.tip:
+                if len(self._known) > _KNOWN_DOCUMENTS:
+                    self._known.clear()
+                self._view = View(self._repository, tip, self._known)
+            before = self._open
+            if pulls is None:
+                self._open = frozenset(self._view.numbers("pulls/open/"))
+            if self._open <= before:
+                return self._view
+
+    def change(
+        self, what: str, decide: Callable[[View], tuple[Edit | None, T]], *, pulls: Collection[int] | None = ()
+    ) -> T:
         """Bring about one change; nothing is written if its effect is there already.
 
         Args:
             what: for the message when it cannot be done: "pull 12".
             decide: what is missing in these files, and the answer; asked again after each lost race.
+            pulls: as for `view`.
 
         Raises:
             ForgeError: temporary, others were faster for a minute.
         """
 
         def attempt() -> tuple[bool, T]:
-            view = self.view()
+            view = self.view(pulls)
             edit, answer = decide(view)
             return (edit is None or self._push(view, edit)), answer
 

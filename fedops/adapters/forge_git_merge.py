@@ -1,8 +1,7 @@
-"""What a merge on the git forge puts on main, and how a merge by other hands is noticed."""
+"""What a merge on the git forge puts on main."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 
 from fedops.core.errors import ForgeError
@@ -10,8 +9,6 @@ from fedops.core.ids import CommitId, RepoPath
 from fedops.ports import Repository
 
 MAX_MERGED_FILE_BYTES = 1_048_576
-# Machines' clocks differ; a commit somewhat older than a pull may still be its merge.
-_SLACK = dt.timedelta(days=1)
 
 
 def merged_files(repository: Repository, main: CommitId, head: CommitId) -> Mapping[RepoPath, bytes | None] | None:
@@ -45,16 +42,3 @@ def merged_files(repository: Repository, main: CommitId, head: CommitId) -> Mapp
 
 def _folders(paths: Iterable[str]) -> set[str]:
     return {path[:i] for path in paths for i, c in enumerate(path) if c == "/"}
-
-
-def landed(repository: Repository, main: CommitId, since: dt.datetime) -> frozenset[CommitId]:
-    """Commits that came to main since about a time: those of its first-parent line, and what they merged.
-
-    One walk for all open pulls, which finds a merge by whatever means, `git merge` by a person too.
-    """
-    found: set[CommitId] = set()
-    for commit in repository.commits(None, main):
-        if commit.committed_at < since - _SLACK:
-            break
-        found.update((commit.id, *commit.parents))
-    return frozenset(found)

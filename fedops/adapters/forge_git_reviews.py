@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,15 @@ _MAX_BYTES = 524_288  # a body of the largest size, escaped
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Signed:
+    """A lead's review and the signed commit that it is."""
+
+    lead: Account
+    review: ReviewFile
+    commit: CommitId
+
+
 class Reviews:
     """Reads and signs reviews."""
 
@@ -29,13 +39,13 @@ class Reviews:
         self._people = people
         self._known: dict[CommitId, ReviewFile] = {}
 
-    def latest(self, view: View, number: int) -> list[tuple[Account, ReviewFile]]:
+    def latest(self, view: View, number: int) -> list[Signed]:
         """The last review of each lead on a pull, oldest first; what no lead signed is not there."""
-        last: dict[Account, ReviewFile] = {}
-        for account, review in sorted(self._signed(view, number), key=lambda pair: pair[1].sequence):
-            last.pop(account, None)
-            last[account] = review
-        return list(last.items())
+        last: dict[Account, Signed] = {}
+        for signed in sorted(self._signed(view, number), key=lambda signed: signed.review.sequence):
+            last.pop(signed.lead, None)
+            last[signed.lead] = signed
+        return list(last.values())
 
     def sign(
         self,
@@ -62,16 +72,16 @@ class Reviews:
                 cause="auth",
             )
         latest = self.latest(view, number)
-        mine = next((r for account, r in latest if account == me), None)
+        mine = next((signed.review for signed in latest if signed.lead == me), None)
         if mine is not None and (mine.head, mine.state, mine.body) == (head, state, body):
             return None
-        sequence = max((review.sequence for _, review in latest), default=0) + 1
+        sequence = max((signed.review.sequence for signed in latest), default=0) + 1
         fields = {"pull": number, "head": head, "state": state, "body": body, "sequence": sequence, "at": time_text(at)}
         review = make(ReviewFile, f"review of pull {number}", fields)
         message = f"review: pull {number} {state} at {head}"
         return review, self._repository.write_commit((), {_FILE: dump_json(review)}, message, at=at, key=key)
 
-    def _signed(self, view: View, number: int) -> list[tuple[Account, ReviewFile]]:
+    def _signed(self, view: View, number: int) -> list[Signed]:
         found = []
         for path in view.under(folder_of("reviews", number)):
             name = path.rpartition("/")[2].removesuffix(".json")
@@ -82,7 +92,7 @@ class Reviews:
                 _log.warning("left out: %s: %s", path, e.message)
                 continue
             if review is not None and lead is not None:
-                found.append((lead, review))
+                found.append(Signed(lead, review, CommitId(name)))
         return found
 
     def _read(self, commit: CommitId, number: int) -> ReviewFile:

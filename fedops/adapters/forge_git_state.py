@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from fedops.adapters.forge_git_documents import MAX_NUMBER, Doc, Item
+from fedops.adapters.forge_git_documents import MAX_NUMBER, Doc, IssueFile, Item, parse_time
 from fedops.core.documents import MAX_DOCUMENT_BYTES, Document, load_json_document
 from fedops.core.errors import ConfigError, FedopsError, ForgeError
 from fedops.core.facts import Marker, RefUpdate, TreeEntry
@@ -20,6 +20,7 @@ from fedops.ports import Repository
 FORGE_REF = "refs/fedops/forge"
 Kind = Literal["pulls", "issues"]
 _BY_HUNDREDS = 100
+_HUNDRED = re.compile(r"(?:0|[1-9][0-9]{0,6})\Z")
 _ITEM = re.compile(r"(?:pulls|issues)/(?:open|closed/[0-9]+)/([1-9][0-9]{0,8})\.json\Z")
 _log = logging.getLogger(__name__)
 
@@ -100,7 +101,9 @@ def read_document(
 
 
 class View:
-    """The forge's files at one commit of its chain; documents are read when asked for.
+    """The forge's files at one commit of its chain; folders are listed and documents read when asked for.
+
+    So what is asked of a forge costs the same in every year, however much was closed in it.
 
     Args:
         tip: the commit, None for a forge that nobody has used yet.
@@ -111,23 +114,30 @@ class View:
         self,
         repository: Repository,
         tip: CommitId | None,
-        entries: Sequence[TreeEntry],
         known: dict[tuple[BlobId, RepoPath], Document],
     ) -> None:
         self.tip = tip
         self._repository = repository
-        self._files = {e.path: e for e in entries}
-        self._paths = sorted(self._files)
+        self._listed: dict[str, dict[RepoPath, TreeEntry]] = {}  # folder -> its files
         self._known = known
 
-    def __contains__(self, path: RepoPath) -> bool:
-        return path in self._files
+    def _files(self, folder: str) -> dict[RepoPath, TreeEntry]:
+        if folder not in self._listed:
+            entries = self._repository.entries(self.tip, folder) if self.tip is not None else ()
+            self._listed[folder] = {e.path: e for e in entries}
+        return self._listed[folder]
 
-    def under(self, prefix: str) -> list[RepoPath]:
-        """Paths that start with prefix, sorted."""
-        start = bisect_left(self._paths, prefix)
-        # NOTE: "0" is the character after "/", so this is the first path behind the folder.
-        return self._paths[start : bisect_left(self._paths, prefix[:-1] + "0", start)]
+    def list_at_once(self, folder: str) -> None:
+        """List all folders below one by one process: for who is going to look into most of them."""
+        for path, entry in list(self._files(folder).items()):
+            self._listed.setdefault(path.rpartition("/")[0], {})[path] = entry
+
+    def __contains__(self, path: RepoPath) -> bool:
+        return path in self._files(path.rpartition("/")[0])
+
+    def under(self, folder: str) -> list[RepoPath]:
+        """Paths below a folder, given with its final slash, sorted."""
+        return sorted(path for path in self._files(folder.removesuffix("/")) if path.startswith(folder))
 
     def load(self, path: RepoPath, model: type[Doc]) -> Doc:
         """Read one file that is there.
@@ -135,7 +145,7 @@ class View:
         Raises:
             ForgeError: it is not what fedops writes; says where, what and what to do.
         """
-        entry = self._files[path]
+        entry = self._files(path.rpartition("/")[0])[path]
         document = self._known.get((entry.blob, path))
         if not isinstance(document, model):
             document = read_document(self._repository, entry, model, FORGE_REF)
@@ -150,9 +160,14 @@ class View:
             except FedopsError as e:
                 _log.warning("left out: %s", e.message)
 
-    def numbers(self, prefix: str) -> list[int]:
-        """Numbers of the items whose files lie below prefix, ascending."""
-        return sorted(int(match[1]) for path in self.under(prefix) if (match := _ITEM.match(path)))
+    def numbers(self, folder: str) -> list[int]:
+        """Numbers of the items whose files lie below a folder, ascending."""
+        return sorted(int(match[1]) for path in self.under(folder) if (match := _ITEM.match(path)))
+
+    def _hundreds(self, kind: Kind) -> list[int]:
+        """Names of the folders of closed items, the newest first."""
+        names = self._repository.folders(self.tip, f"{kind}/closed") if self.tip is not None else ()
+        return sorted((int(name) for name in names if _HUNDRED.match(name)), reverse=True)
 
     def item(self, kind: Kind, number: int, model: type[Item]) -> Item:
         """One pull or issue.
@@ -173,18 +188,33 @@ class View:
 
     def items(self, kind: Kind, model: type[Item], *, is_open: bool) -> Iterator[Item]:
         """All readable pulls or issues that are (not) open, ascending; the unreadable are logged."""
-        for number in self.numbers(f"{kind}/open/" if is_open else f"{kind}/closed/"):
-            try:
-                item = self.item(kind, number, model)
-            except FedopsError as e:
-                _log.warning("left out: %s", e.message)
-                continue
+        numbers = self.numbers(f"{kind}/open/" if is_open else f"{kind}/closed/")
+        for item in self._readable_items(kind, model, numbers):
             if (item.state == "open") == is_open:  # not so for a number that lies in both folders
                 yield item
 
+    def _readable_items(self, kind: Kind, model: type[Item], numbers: Iterable[int]) -> Iterator[Item]:
+        for number in numbers:
+            try:
+                yield self.item(kind, number, model)
+            except FedopsError as e:
+                _log.warning("left out: %s", e.message)
+
+    def closed_issues(self, since: dt.datetime | None) -> Iterator[IssueFile]:
+        """The closed issues, the newest hundred first; with `since`, those that were opened before may be missing."""
+        for hundred in self._hundreds("issues"):
+            numbers = self.numbers(f"issues/closed/{hundred}/")
+            issues = [i for i in self._readable_items("issues", IssueFile, numbers) if i.state != "open"]
+            yield from issues
+            if since is not None and issues and all(parse_time(i.opened_at) < since for i in issues):
+                return
+
     def next_number(self) -> int:
         """The first number that neither a pull nor an issue has used."""
-        number = max(self.numbers("pulls/") + self.numbers("issues/"), default=0) + 1
+        kinds: tuple[Kind, ...] = ("pulls", "issues")
+        folders = [f"{kind}/open/" for kind in kinds]
+        folders += [f"{kind}/closed/{hundred}/" for kind in kinds for hundred in self._hundreds(kind)[:1]]
+        number = max((n for folder in folders for n in self.numbers(folder)), default=0) + 1
         if number > MAX_NUMBER:
             raise ForgeError(f"{FORGE_REF}: number {number - 1} is taken -> at most {MAX_NUMBER - 1}")
         return number

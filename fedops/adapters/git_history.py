@@ -1,8 +1,9 @@
-"""Reads a whole first-parent line by two processes, however long it is, and goes on past what is damaged."""
+"""Reads a first-parent line by a few processes, however long it is, and goes on past what is damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 
 from fedops.adapters.git_objects import ObjectReader, object_id, parse_changes
 from fedops.adapters.git_process import GitProcess
@@ -10,8 +11,11 @@ from fedops.core.errors import GitError
 from fedops.core.facts import Change, Touched
 from fedops.core.ids import CommitId, is_hex
 
+_log = logging.getLogger(__name__)
 # NOTE: a commit-graph is a second copy of history and of what each commit changes; only the objects are believed.
 _NO_COPY = ("-c", "core.commitGraph=false")
+# Whoever looks for what came lately stops in the first part; who reads all of it pays three processes more.
+_CHUNKS = (64, 1024)
 # A submodule can ask in .gitmodules that its changes be ignored.
 _OPTIONS = (
     *("--stdin", "-r", "-z", "--raw", "--root", "--always", "--diff-merges=first-parent"),
@@ -30,14 +34,43 @@ def touched(git: GitProcess, objects: ObjectReader, until: CommitId, under: Sequ
     Raises:
         GitError: object_corrupt, where the line ends at a commit that cannot be read; the newer ones came before.
     """
-    listed = git.run(*_NO_COPY, "rev-list", "--first-parent", object_id(until), "--")
-    names = [CommitId(name) for name in listed.out.decode("ascii").split()]
-    error: GitError | None = None
-    if listed.code != 0:
-        error = _go_on(objects, names, until) or objects.explain("git rev-list", listed, [until])
-    yield from _with_changes(git, objects, names, under)
-    if error is not None:
-        raise error
+    start: CommitId | None = until
+    for most in (*_CHUNKS, -1):
+        if start is None:
+            return
+        # One more than is looked at: the first of the next part.
+        bound = [f"--max-count={most + 1}"] if most > 0 else []
+        listed = git.run(*_NO_COPY, "rev-list", "--first-parent", *bound, object_id(start), "--")
+        names = [CommitId(name) for name in listed.out.decode("ascii").split()]
+        error: GitError | None = None
+        if listed.code != 0:
+            error = _go_on(objects, names, start) or objects.explain("git rev-list", listed, [start])
+        more = error is None and 0 < most < len(names)
+        start = names.pop() if more else None
+        yield from _with_changes(git, objects, names, under)
+        if error is not None:
+            raise error
+
+
+def merged_into(
+    git: GitProcess, objects: ObjectReader, tip: CommitId, commits: Collection[CommitId]
+) -> frozenset[CommitId]:
+    """Those of the commits that are `tip` or come before it, by any parent; one of which something is missing is none."""
+    asked = "".join(f"{object_id(name)}\n" for name in sorted(commits)) + f"^{object_id(tip)}\n"
+    left = git.run(*_NO_COPY, "rev-list", "--stdin", stdin=asked.encode()) if commits else None
+    if left is None:
+        return frozenset()
+    if left.code == 0:
+        return frozenset(commits) - frozenset(CommitId(name) for name in left.out.decode("ascii").split())
+    # One of them cannot be followed; the others are looked at alone.
+    found = set()
+    for name in commits:
+        alone = git.run(*_NO_COPY, "merge-base", "--is-ancestor", name, tip)
+        if alone.code == 0:
+            found.add(name)
+        elif alone.code != 1 and not objects.damaged(name):
+            _log.info("%s: not known to be merged: %s", name[:12], alone.err.strip()[:200])
+    return frozenset(found)
 
 
 def _go_on(objects: ObjectReader, names: list[CommitId], until: CommitId) -> GitError | None:

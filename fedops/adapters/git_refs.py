@@ -37,8 +37,12 @@ def refs_below(git: GitProcess, under: str) -> dict[str, str]:
     return {ref: name for name, _, ref in lines}
 
 
-def version_tags(git: GitProcess, objects: ObjectReader) -> tuple[VersionTag, ...]:
-    """Tags global@vN.0.0 by number; a tag that names no commit shows its object's id in place of the commit's."""
+def version_tags(git: GitProcess, objects: ObjectReader, above: int = -1) -> tuple[VersionTag, ...]:
+    """Tags global@vN.0.0 by number; a tag that names no commit shows its object's id in place of the commit's.
+
+    Args:
+        above: those of greater numbers alone; no other tag is read.
+    """
     form = "--format=%(objectname) %(objecttype) %(refname:lstrip=2)"
     output = git.run("for-each-ref", form, "refs/tags/global@v*")
     if output.code != 0:
@@ -47,7 +51,7 @@ def version_tags(git: GitProcess, objects: ObjectReader) -> tuple[VersionTag, ..
     for line in output.out.decode("utf-8", "replace").splitlines():
         name, kind, tag = line.split(" ", 2)
         version = GlobalVersion.from_tag(tag)
-        if version is None:
+        if version is None or version.number <= above:
             continue
         annotated = kind == "tag"
         message = RawObject.parse(objects.read(name, "tag", max_bytes=METADATA_BYTES)).text if annotated else ""

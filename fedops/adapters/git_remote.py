@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from fedops.adapters.git_locks import git_folder, locks, remove_stale_locks
@@ -87,9 +88,13 @@ class Remote:
             raise self._unreadable("fetch", output)
 
     def _fetch(self, *refs: tuple[str, str]) -> Output:
+        # NOTE: git takes the end of a shallow clone for the beginning of history, and answers by it without a word.
+        shallow = (self._own / "shallow").is_file()
         return self._git.run(
             "fetch",
             *("--prune", "--no-tags", "--atomic", "--refmap=", "--no-write-fetch-head", "--no-recurse-submodules"),
+            # A clone without blobs fetches each old one when it is asked for; new ones are wanted at once, all together.
+            *("--no-filter", *(["--unshallow"] if shallow else [])),
             self._name,
             *(f"+{there}:{here}" for there, here in refs),
         )
@@ -190,13 +195,17 @@ class Remote:
         if done.code != 0:  # the push is won; the next fetch brings what could not be noted here
             _log.warning("after the push: %s", failure("git update-ref", done).message)
 
+    @cached_property
+    def _own(self) -> Path:
+        """Where this clone keeps its refs, also if this is a linked work tree of it."""
+        out = self._git.check("rev-parse", "--path-format=absolute", "--git-common-dir")
+        return Path(out.decode("utf-8", "surrogateescape").removesuffix("\n"))
+
     def _folders(self) -> list[Path]:
         """Where this clone, and the remote if it is a folder, keep their refs."""
-        own = self._git.run("rev-parse", "--path-format=absolute", "--git-common-dir")
-        folders = [Path(own.out.decode("utf-8", "surrogateescape").removesuffix("\n"))] if own.code == 0 else []
         url = self.url()
         origin = git_folder(Path(url.removeprefix("file://"))) if url is not None else None
-        return [*folders, *([origin] if origin is not None else [])]
+        return [self._own, *([origin] if origin is not None else [])]
 
     def _unlock(self) -> bool:
         """Remove locks that killed processes left; True if there were any."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-from fedops.adapters.git_history import touched
+from fedops.adapters.git_history import merged_into, touched
 from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes, parse_entries
-from fedops.adapters.git_process import GitProcess, failure
+from fedops.adapters.git_process import GitProcess, access_cause, failure
 from fedops.adapters.git_refs import commit_of_ref, refs_below, version_tags
 from fedops.adapters.git_remote import Remote
+from fedops.adapters.git_send import send_branch
 from fedops.adapters.git_signing import signer_among
 from fedops.adapters.git_upkeep import CheckoutDone, damaged_objects, fast_forward, is_ancestor
 from fedops.adapters.git_write import tag_id, write_commit, write_tag
@@ -74,14 +75,16 @@ class GitRepository:
         """Clone url into a new folder, fetch what a federation needs, and check out main if there is one.
 
         Raises:
-            GitError: permanent (the folder is not empty), temporary (the remote cannot be read).
+            GitError: permanent (the folder is not empty), auth (the remote refuses the account), temporary.
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise GitError(f"{path}: is not an empty folder", hint="name a new folder")
         options = ("--quiet", "--no-checkout", "--no-tags", "--template=", f"--origin={remote}")
         output = GitProcess(None, env).run("clone", *options, "--", url, str(path.absolute()))
         if output.code != 0:
-            raise failure("git clone", output, hint="check the address and the connection", cause="temporary")
+            cause = access_cause(output)
+            slug = "auth_failed" if cause == "auth" else None
+            raise failure("git clone", output, hint="check the address and the connection", slug=slug, cause=cause)
         repository = cls(path, main=main, remote=remote, env=env, author=author)
         repository.fetch()
         if repository.resolve(main) is not None:
@@ -125,11 +128,15 @@ class GitRepository:
         if Path(folder).resolve() != (inside if inside.is_dir() else self.path).resolve() and not inside.is_file():
             raise GitError(f"{self.path}: git looks at {folder} instead", hint="unset GIT_DIR", slug="not_a_repository")
 
-    def fetch(self) -> None:
-        self._remote.fetch()
+    def fetch(self, pulls: Collection[int] | None = None) -> None:
+        self._remote.fetch(pulls)
 
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         return self._remote.push(updates)
+
+    def send(self, where: str, commit: CommitId, branch: str) -> None:
+        """Publish a branch at another address, such as a fork's."""
+        send_branch(self._git, where, commit, branch)
 
     def remote_url(self) -> str | None:
         """Where the remote is; a relative folder as an absolute one; None if there is no remote."""
@@ -173,6 +180,13 @@ class GitRepository:
         if output.code != 0:
             raise self._objects.explain("git ls-tree", output, [commit])
         return parse_entries(output.out)
+
+    def folders(self, commit: CommitId, under: str) -> Sequence[str]:
+        output = self._git.run("ls-tree", "-d", "-z", "--full-tree", "--", object_id(commit), f"{under.strip('/')}/")
+        if output.code != 0:
+            raise self._objects.explain("git ls-tree", output, [commit])
+        return tuple(entry.partition(b"\t")[2].decode("utf-8", "replace").rpartition("/")[2]
+                     for entry in output.out.split(b"\0")[:-1])  # fmt: skip
 
     def blob_of(self, commit: CommitId, path: str) -> BlobId | None:
         """The blob of one regular file; None for a missing path, a folder, a symlink, a submodule."""
@@ -233,8 +247,11 @@ class GitRepository:
     def is_ancestor(self, commit: CommitId, of: CommitId) -> bool:
         return is_ancestor(self._git, self._objects, CommitId(object_id(commit)), CommitId(object_id(of)))
 
-    def versions(self) -> Sequence[VersionTag]:
-        return version_tags(self._git, self._objects)
+    def merged_into(self, tip: CommitId, commits: Collection[CommitId]) -> frozenset[CommitId]:
+        return merged_into(self._git, self._objects, tip, commits)
+
+    def versions(self, above: int = -1) -> Sequence[VersionTag]:
+        return version_tags(self._git, self._objects, above)
 
     def signer(self, commit: CommitId, keys: Sequence[str]) -> str | None:
         """The one of `keys` that made the commit's SSH signature; None if unsigned, of another key, or not valid.

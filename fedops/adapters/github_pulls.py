@@ -73,8 +73,8 @@ class Pulls:
 
     def _of(self, name: str) -> list[dict[str, Any]]:
         """The newest pull requests of "owner:branch"; an open one is among them, since a branch has at most one."""
-        newest = {"sort": "created", "direction": "desc", "per_page": 100}
-        return list(self._api.get("/pulls", state="all", head=name, base=self._main, **newest))
+        which = {"state": "all", "head": name, "base": self._main}
+        return list(self._api.get("/pulls", **which, sort="created", direction="desc", per_page=100))
 
     def _open_one(self, name: str) -> dict[str, Any] | None:
         return next((p for p in self._of(name) if p["state"] == "open"), None)

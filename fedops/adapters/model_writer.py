@@ -41,13 +41,21 @@ class CanonicalWriter:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
         with reported(temporary, "create it"):
             self._file = os.fdopen(os.open(temporary, flags, 0o644), "wb", buffering=0)
-        self.append(memoryview(head))
+        # Not by way of the pool: its thread must not be there yet when the engine forks.
+        self._sha256.update(head)
+        self._md5.update(head)
+        self._write(memoryview(head))
 
     def append(self, data: memoryview) -> None:
         """Write the next bytes; they may be overwritten when this returns."""
         # md5 is slower than sha256 and would double the time of one thread.
         weak = self._pool.submit(self._md5.update, data) if self._pool is not None else None
         self._sha256.update(data)
+        self._write(data)
+        if weak is not None:
+            weak.result()
+
+    def _write(self, data: memoryview) -> None:
         with reported(self._temporary, "write it"):
             done = 0
             while done < len(data):
@@ -55,8 +63,6 @@ class CanonicalWriter:
         self._written += len(data)
         if self._written - self._sent >= _BEHIND_BYTES:
             self._send_behind()
-        if weak is not None:
-            weak.result()
 
     def _send_behind(self) -> None:
         """Let the system begin to write to the disk, without waiting, so that `commit` need not wait for everything."""

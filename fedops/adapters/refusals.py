@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedops.core.catalogue import Slug
 from fedops.core.errors import Cause, StoreError
-from fedops.core.findings import Finding, Slug, finding, hint, message
+from fedops.core.findings import Finding, finding, hint, message
 
 
 def refused(found: Finding, cause: Cause = "permanent") -> StoreError:

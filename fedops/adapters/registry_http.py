@@ -24,8 +24,8 @@ from fedops.adapters.refusals import refusal
 from fedops.adapters.registry_auth import Authority, host_of
 from fedops.adapters.registry_credentials import Lookup
 from fedops.adapters.registry_retry import PassingError, retry_after
+from fedops.core.catalogue import Slug
 from fedops.core.errors import StoreError
-from fedops.core.findings import Slug
 from fedops.core.registry_address import RegistryAddress, is_loopback
 from fedops.ports import Clock
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedops.app.context import Context
+from fedops.app.digest_sink import DigestSink
 from fedops.app.engine import Aggregated, Base, Input, Rule, aggregate
 from fedops.app.model_bytes import open_global, open_update
 from fedops.app.snapshot import Snapshot
@@ -28,12 +29,10 @@ def refuse_unavailable_rules(policy: Aggregation) -> None:
     """Stop where the policy asks for something that this version of fedops does not compute.
 
     Raises:
-        ConfigError: differential privacy, or a version by review.
+        ConfigError: differential privacy.
     """
     if policy.privacy is not None:
         raise ConfigError("policies/aggregation.yaml: privacy: not available in this version -> null")
-    if policy.publish.mode == "review":
-        raise ConfigError("policies/aggregation.yaml: publish.mode: review is not available in this version -> push")
 
 
 def compute(
@@ -41,15 +40,19 @@ def compute(
     main: Snapshot,
     weights: Weighing,
     located: Located,
-    target: Path,
+    target: Path | None,
     *,
     opened: Callable[[int], OpenModel] | None = None,
+    hashed: Callable[[int], str] | None = None,
 ) -> Aggregated | dict[BlobId, Finding] | Finding:
     """Aggregate the weighed submissions into `target`.
 
     Args:
         main: the pinned commit: base models, policies.
+        target: None: nothing is written, the result is only hashed, and without md5.
         opened: opens the model of a global version; None: fetches it.
+        hashed: the sha256 of a global version's model; then every file that is read is held against its digest. None:
+            all were checked before.
 
     Returns:
         What was written; or record blob -> finding for submissions whose bytes cannot be used; or the finding that
@@ -68,12 +71,17 @@ def compute(
         updates, bad = _open_updates(ctx, main, [w.submission for w in weights.weighted], located, globals_, stack)
         if bad:
             return bad
-        inputs = [Input(w, updates[w.submission.record_blob], f"sites/{w.submission.site}") for w in weights.weighted]
+        inputs = [_input(w, updates, checked=hashed is None) for w in weights.weighted]
         specs = globals_[main.version.version].specs
-        bases = {number: Base(model, f"v{number}") for number, model in globals_.items()}
-        sink = stack.enter_context(ctx.models.create(target, specs))
+        bases = {n: Base(model, f"v{n}", hashed(n) if hashed is not None else None) for n, model in globals_.items()}
+        sink = DigestSink(specs) if target is None else stack.enter_context(ctx.models.create(target, specs))
         made = aggregate(main.version.version, bases, inputs, _rule(main, weights), sink)
     return _judged(main, weights, made)
+
+
+def _input(weighted: Weighted, updates: Mapping[BlobId, OpenModel], *, checked: bool) -> Input:
+    s = weighted.submission
+    return Input(weighted, updates[s.record_blob], f"sites/{s.site}", None if checked else s.sha256)
 
 
 def _rule(main: Snapshot, weights: Weighing) -> Rule:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fedops.app.merged import MergedState
 from fedops.app.snapshot import Snapshot, time_text
 from fedops.core.facts import Aggregate, Decision, Excluded, Submission, Weighted
-from fedops.core.findings import Finding
+from fedops.core.findings import Finding, finding, slug_of
 from fedops.core.ids import BlobId, Digest
 from fedops.core.policy import Weighing, aggregate_metrics, consumed_after, decide, eligible, weigh
 from fedops.core.records import (
@@ -49,6 +49,19 @@ class Skips:
     def slugs(self) -> dict[BlobId, str]:
         """Why, for each submission that is skipped."""
         return {**self.unavailable, **{blob: f.slug for blob, f in self.rejected.items()}}
+
+
+def skips_of(results: Proposal | VersionRecord) -> Skips:
+    """What the bytes said no to, as a proposal or a version record states it."""
+    unavailable = results.unavailable if isinstance(results, Proposal) else results.witness.unavailable
+    return Skips(
+        unavailable={BlobId(u.record_blob): u.slug for u in unavailable},
+        rejected={
+            BlobId(e.record_blob): finding(slug_of(e.slug), f"sites/{e.site}", detail={"site": e.site})
+            for e in results.excluded
+            if e.judged == "bytes"
+        },
+    )
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedops.app import demo_trouble as trouble
+from fedops.app.demo_workflows import by_workflows, tell_runs
 from fedops.core.errors import FedopsError
 from fedops.core.ids import GlobalVersion
 from fedops.ports import YamlEditor
-from fedops.render.local import run_line
 
 # Shares of the patients by ascending tumour size, and how many ticks one local training takes.
 SHARES = {"hospital-a": 0.45, "hospital-b": 0.30, "clinic-c": 0.17, "clinic-d": 0.08}
@@ -157,7 +157,7 @@ def _found(stage: Stage, pool: Executor) -> None:
         run.git(folder, "clone", "--quiet", "origin.git", ci)
     if stage.workflows:
         # As a lead starts it by hand on the forge's page: nothing has happened yet that would.
-        _tell_runs(stage, stage.json("ci", "local", "run", "workflow_dispatch", "--workflow", "reconcile.yml"))
+        tell_runs(stage, stage.json("ci", "local", "run", "workflow_dispatch", "--workflow", "reconcile.yml"))
     else:
         _reconcile(stage, Told())
 
@@ -227,7 +227,7 @@ def _rogue(stage: Stage, told: Told, kind: str, *sites: str) -> None:
 def _reconcile(stage: Stage, told: Told) -> None:
     """Let CI do what is missing; a version that waits for a lead gets its approval."""
     if stage.workflows:
-        _tell_done(stage, told, _by_workflows(stage, told))
+        _tell_done(stage, told, by_workflows(stage, told.current, told.tried.values()))
         return
     reviewed = told.current == trouble.REVIEW_AT
     if reviewed and told.troubles.once("review"):
@@ -261,39 +261,6 @@ def _tell_done(stage: Stage, told: Told, done: Mapping[str, Any]) -> None:
         stage.tell(f"CI: v{version['version']} published: {what}")
         told.versions.append(version)
         told.troubles.published(version)
-
-
-def _by_workflows(stage: Stage, told: Told) -> Mapping[str, Any]:
-    """Let the workflows run that the forge would start now; what they did is read from the federation itself.
-
-    Raises:
-        FedopsError: a workflow failed that only fails where something is broken.
-    """
-    ran = stage.json("ci", "local", "up", "--once", expect=(0, 3))
-    _tell_runs(stage, ran)
-    for run in ran["runs"]:
-        # A validation fails where a pull request is bad: that is what it is for.
-        if run["result"] in ("failure", "timed_out") and run["workflow"] != "validate.yml":
-            raise FedopsError(f"demo: {run_line(run)}", hint=f"see {run['log']}")
-    refused = []
-    for number, tried in told.tried.items():
-        verdict = stage.json("ci", "review", str(number))["verdict"] or ""
-        if verdict.startswith("rejected: "):
-            reason = verdict.removeprefix("rejected: ").split(" and ")[0]
-            refused.append({"pull": number, "site": tried["site"], "outcome": "rejected", "reason": reason})
-    versions = stage.json("ci", "log", "--all")["versions"]
-    new = [v for v in reversed(versions) if v["version"] > told.current]
-    return {
-        "pulls": refused,
-        "published": [
-            {"version": v["version"], "kind": "aggregate", "contributions": v["record"]["contributions"]} for v in new
-        ],
-    }
-
-
-def _tell_runs(stage: Stage, ran: Mapping[str, Any]) -> None:
-    for run in ran["runs"]:
-        stage.tell(f"CI: {run_line(run)}")
 
 
 def _part(contribution: Mapping[str, Any]) -> str:

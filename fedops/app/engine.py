@@ -10,19 +10,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedops.app.arithmetic import ResultNotFinite, Work
 from fedops.app.feeds import Base, Input
+from fedops.app.lanes import can_fork
 from fedops.app.scan_pass import non_finite, norms
-from fedops.app.write_pass import ResultNotFinite, Work, WritePass
+from fedops.app.write_pass import WritePass
 from fedops.core.chunks import integer_rules
 from fedops.core.facts import Scan, Specs
 from fedops.core.findings import Finding, finding
-from fedops.core.norms import clip_factor
+from fedops.core.norms import BLOCK, clip_factor
 from fedops.core.settings import Integers
 from fedops.core.strategies import Strategy
-from fedops.core.tensors import canonical_layout
+from fedops.core.tensors import Placed, canonical_layout, data_bytes
 from fedops.ports import ModelSink
 
 __all__ = ["Aggregated", "Base", "Input", "Rule", "aggregate"]
+
+_LARGE_BYTES = 64 << 20  # of all files together, from which on a second process takes less time than it costs
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def aggregate(
     rule: Rule,
     sink: ModelSink,
     *,
-    threads: int = 2,
+    two_processes: bool | None = None,
     chunk: int | None = None,
 ) -> Aggregated | tuple[Finding, ...]:
     """Make the next version's model.
@@ -82,7 +86,8 @@ def aggregate(
         inputs: at least one, in any order, one per site.
         rule: how.
         sink: an open canonical file of the same tensors; committed only if all is well.
-        threads: lanes; each holds a few MB, whatever the models' size.
+        two_processes: True: a second process helps; None: if it is worth it and safe. Each holds a few MB, whatever the
+            models' size.
         chunk: elements read at a time; None: what is fastest.
 
     Returns:
@@ -92,18 +97,23 @@ def aggregate(
 
     Raises:
         StoreError: a file cannot be read or written, or was changed meanwhile.
+        FedopsError: the second process was killed.
     """
     ordered = sorted(inputs, key=lambda i: i.site)
     specs = bases[current].model.specs
     _assert_checked(specs, bases, ordered, rule.strategy)
     layout = canonical_layout(specs)
-    measured: list[float] = []
-    if rule.want_norms or rule.clip_norm is not None or rule.strategy.scan == "norms":
-        measured = norms(layout, ordered, bases, threads)
-        if not all(map(math.isfinite, measured)):
-            return non_finite(layout, ordered, bases) or _norm_overflow(ordered, measured)
-    scan = Scan(tuple(measured)) if measured else None
-    combine = rule.strategy.prepare([i.weighted for i in ordered], rule.denominator, scan)
+    if two_processes is None:
+        two_processes = data_bytes(specs) * (len(inputs) + len(bases)) >= _LARGE_BYTES and can_fork()
+    strategy = rule.strategy
+    on_the_way = strategy.linear and (chunk is None or chunk >= BLOCK)  # a norm is made of whole blocks
+    before = rule.clip_norm is not None or strategy.scan == "norms" or (rule.want_norms and not on_the_way)
+    measured = norms(layout, ordered, bases, two_processes=two_processes) if before else []
+    if found := _not_measured(layout, ordered, bases, measured):
+        return found
+    combine = strategy.prepare(
+        [i.weighted for i in ordered], rule.denominator, Scan(tuple(measured)) if measured else None
+    )
     if isinstance(combine, Finding):
         return (combine,)
     weights = [i.weighted.weight for i in ordered]
@@ -118,11 +128,14 @@ def aggregate(
         current=current,
         denominator=rule.denominator,
         combine=combine,
-        linear=rule.strategy.linear,
-        rows=rule.strategy.buffers(len(ordered)),
+        linear=strategy.linear,
+        scratch=strategy.buffers(len(ordered)),
+        measure=rule.want_norms and not before,
     )
-    if found := _write(work, WritePass(work, sink, threads, chunk)):
-        return found
+    written = _write(work, WritePass(work, sink, two_processes=two_processes, elements=chunk))
+    if isinstance(written, tuple):
+        return written
+    measured = measured or written
     sha256, md5, size = sink.commit()
     sites = [i.site for i in ordered]
     return Aggregated(
@@ -141,23 +154,32 @@ def _assert_checked(specs: Specs, bases: Mapping[int, Base], inputs: Sequence[In
     assert not strategy.state, "no strategy of this engine keeps optimiser tensors"
 
 
-def _norm_overflow(inputs: Sequence[Input], measured: Sequence[float]) -> tuple[Finding, ...]:
-    """All values are finite, but the square of a delta's norm has no float64 value."""
-    return tuple(
+def _not_measured(
+    layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[int, Base], measured: Sequence[float]
+) -> tuple[Finding, ...]:
+    """Why a norm is not finite: a value is not, or all are, but the square of the norm has no float64 value."""
+    if all(map(math.isfinite, measured)):
+        return ()
+    return non_finite(layout, inputs, bases) or tuple(
         finding("non_finite_result", i.where, got="inf", detail={"site": i.site, "what": "norm of the delta"})
         for i, norm in zip(inputs, measured, strict=True)
         if not math.isfinite(norm)
     )
 
 
-def _write(work: Work, run: WritePass) -> tuple[Finding, ...]:
-    """Run the pass; findings mean that what was written must not be used."""
+def _write(work: Work, run: WritePass) -> list[float] | tuple[Finding, ...]:
+    """Run the pass; findings mean that what was written must not be used.
+
+    Returns:
+        The norms that it measured.
+    """
     try:
-        run.run()
+        measured = run.run()
     except ResultNotFinite as e:
         where = work.bases[work.current].where
         overflow = finding("non_finite_result", where, detail={"tensor": e.tensor})
         return non_finite(work.layout, work.inputs, work.bases) or (overflow,)
     sites = [feed.check(i.where, {"site": i.site}) for i, feed in zip(work.inputs, run.site_feeds, strict=True)]
     versions = [feed.check(work.bases[b].where, {"version": b}) for b, feed in run.base_feeds.items()]
-    return tuple(f for f in (*sites, *versions) if f is not None)
+    found = tuple(f for f in (*sites, *versions) if f is not None)
+    return found or _not_measured(work.layout, work.inputs, work.bases, measured) or measured

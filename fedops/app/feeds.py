@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedops.app.lanes import Turns
 from fedops.core.casts import storage
 from fedops.core.chunks import Chunk
-from fedops.core.facts import F64, Weighted
+from fedops.core.facts import F64, Dtype, Weighted
 from fedops.core.findings import Finding, finding
 from fedops.core.tensors import DTYPES
 from fedops.ports import OpenModel
@@ -64,7 +63,7 @@ class Base:
 
 
 class Feed:
-    """One file on its way through the lanes.
+    """One file on its way through a pass.
 
     Args:
         model: the file.
@@ -76,20 +75,35 @@ class Feed:
         self._expected = sha256
         head = model.head if sha256 is not None else None
         self._digest = hashlib.sha256(head) if head is not None else None
-        self.turns = Turns()
+        self._got: str | None = None
+        self._elsewhere: Callable[[Chunk], NDArray[np.uint8]] | None = None
 
     @property
     def every_chunk(self) -> bool:
-        """True if each chunk must be read, because all bytes are hashed."""
+        """True if each chunk must be read, in order, because all bytes are hashed."""
         return self._digest is not None
 
-    def read(self, chunk: Chunk, buffer: memoryview) -> None:
-        """Fill the buffer with the chunk's stored bytes."""
-        self._model.read_into(chunk.position, buffer)
+    @property
+    def digest(self) -> str | None:
+        """Hex digest of what was read; None: nothing is hashed in passing."""
+        return self._got or (None if self._digest is None else self._digest.hexdigest())
+
+    def read_elsewhere(self, found: Callable[[Chunk], NDArray[np.uint8]]) -> None:
+        """From now on the other process reads and hashes this file, and here a chunk's bytes are found by `found`."""
+        self._elsewhere = found
+
+    def was_read_elsewhere(self, digest: str) -> None:
+        """All chunks were read and have this hex digest."""
+        self._got = digest
+
+    def read(self, chunk: Chunk, room: Room) -> NDArray[Any]:
+        """A chunk as stored, in the room or in shared memory: not to be written to."""
+        if self._elsewhere is not None:
+            return Room.of(self._elsewhere(chunk), chunk).values
+        self._model.read_into(chunk.position, room.raw)
         if self._digest is not None:
-            self.turns.wait(chunk.index)
-            self._digest.update(buffer)
-            self.turns.done(chunk.index)
+            self._digest.update(room.raw)
+        return room.values
 
     def check(self, where: str, detail: Mapping[str, Any]) -> Finding | None:
         """The finding if the digest is another one; after all chunks were read.
@@ -97,19 +111,39 @@ class Feed:
         Raises:
             StoreError: the file was changed meanwhile.
         """
-        if self._digest is not None and self._digest.hexdigest() == self._expected:
+        got = self.digest
+        if got is not None and got == self._expected:
             return None  # these very bytes were read, whatever has happened to the file since
         self._model.check_unchanged()
         if self._expected is None:
             return None
-        got = self._model.sha256() if self._digest is None else self._digest.hexdigest()
+        got = got or self._model.sha256()
         if got == self._expected:
             return None
         return finding("hash_mismatch", where, got=got, expected=self._expected, detail=detail)
 
 
+@dataclass(frozen=True)
+class Room:
+    """The place of a chunk.
+
+    Attributes:
+        values: of the chunk's storage type, shape (chunk.count,).
+        raw: the same memory as bytes.
+    """
+
+    values: NDArray[Any]
+    raw: memoryview
+
+    @classmethod
+    def of(cls, memory: NDArray[np.uint8], chunk: Chunk) -> Room:
+        """The beginning of some memory, which is large enough."""
+        stored = memory[: chunk.count * DTYPES[chunk.dtype].itemsize]
+        return cls(stored.view(storage(chunk.dtype)), stored.data)
+
+
 class Buffers:
-    """One lane's memory, used again for every chunk.
+    """One process's memory, used again for every chunk.
 
     Args:
         elements: of the largest chunk.
@@ -117,24 +151,19 @@ class Buffers:
     """
 
     def __init__(self, elements: int, rows: int) -> None:
-        room = 8 * elements
-        total = (rows + 2) * room
+        size = 8 * elements
+        total = (rows + 1) * size
         # NOTE: one block on huge pages: buffers on scattered small pages push each other out of the cache (a third slower).
         block = np.empty(max(total, 2 * _HUGE_PAGE) + _HUGE_PAGE, np.uint8)
         start = -block.ctypes.data % _HUGE_PAGE
-        cuts = [block[start + i * room : start + (i + 1) * room] for i in range(rows + 2)]
-        self.rows: Sequence[F64] = [cut.view(np.float64) for cut in cuts[:rows]]
-        self._raw, self._out = cuts[rows], cuts[rows + 1]
+        cuts = [block[start + i * size : start + (i + 1) * size] for i in range(rows + 1)]
+        self._rows = [cut.view(np.float64) for cut in cuts[:rows]]
+        self._raw = cuts[rows]
+        self._last: tuple[Dtype, int] | None = None
 
-    def stored(self, chunk: Chunk) -> tuple[NDArray[Any], memoryview]:
-        """Where a file's chunk goes: an array of the storage type of shape (m,), and the same memory as bytes."""
-        return _typed(self._raw, chunk)
-
-    def result(self, chunk: Chunk) -> tuple[NDArray[Any], memoryview]:
-        """The same for the new version's chunk."""
-        return _typed(self._out, chunk)
-
-
-def _typed(room: NDArray[np.uint8], chunk: Chunk) -> tuple[NDArray[Any], memoryview]:
-    raw = room[: chunk.count * DTYPES[chunk.dtype].itemsize]
-    return raw.view(storage(chunk.dtype)), raw.data
+    def places(self, chunk: Chunk) -> tuple[Room, Sequence[F64]]:
+        """Where a chunk goes as stored, and the float64 arrays of shape (chunk.count,)."""
+        if self._last != (chunk.dtype, chunk.count):  # most chunks are as large as the one before
+            self._last = (chunk.dtype, chunk.count)
+            self._places = Room.of(self._raw, chunk), [row[: chunk.count] for row in self._rows]
+        return self._places

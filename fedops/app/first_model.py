@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedops.app.model_bytes import unlimited
-from fedops.core.artifacts import build_manifest, layer_title, manifest_digest
+from fedops.core.artifacts import FIRST_ANNOTATIONS, build_manifest, layer_title, manifest_digest
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Layer, Specs, TensorSpec
 from fedops.core.findings import Finding, errors
@@ -18,7 +17,6 @@ from fedops.core.settings import Limits, SubmissionPolicy
 from fedops.core.validate import validate_metadata, validate_model
 from fedops.ports import Models
 
-FIRST_ANNOTATIONS: Mapping[str, str] = {"fl.version": "0"}  # no time in it: the digest is a function of the bytes
 EXTENSION = "safetensors"
 
 

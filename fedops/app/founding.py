@@ -185,6 +185,7 @@ def adopted(scaffold: Scaffold, there: Mapping[RepoPath, bytes]) -> Scaffold:
             name=federation.name,
             store=federation.store.url,
             fedops=federation.fedops,
+            wheel=federation.wheel,
             forge=federation.forge,
             branch=federation.branch,
         )

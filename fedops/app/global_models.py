@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedops.app.context import Context
+from fedops.app.known_bytes import Lying
 from fedops.app.main_line import Step
 from fedops.app.model_bytes import fetch_global, first, open_checked, unlimited
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import StoreError
-from fedops.core.ids import GlobalVersion
+from fedops.core.ids import Digest, GlobalVersion, repository_of
 from fedops.core.records import ModelEntry
 from fedops.core.settings import Limits
-from fedops.ports import OpenModel
+from fedops.ports import InPlace, OpenModel
 
 
 class GlobalModels:
@@ -69,6 +70,50 @@ class GlobalModels:
             raise got
         return got
 
+    def in_place(self, model: ModelEntry) -> tuple[Lying, Sequence[Path]] | None:
+        """The file of a model where it lies, which is not read here, and those of its artifact's manifest and config.
+
+        None if the store has no such files, or not this one.
+
+        Raises:
+            StoreError: what may pass, or lacks a right.
+        """
+        store, repository = self._ctx.global_store(self._main.federation), repository_of(None)
+        if not isinstance(store, InPlace):
+            return None
+        try:
+            artifact = store.manifest(repository, Digest(model.manifest))
+            path = store.layer_file(repository, artifact.layer)
+        except StoreError as e:
+            if e.cause != "permanent":
+                raise
+            return None
+        if artifact.layer.sha256 != model.sha256:
+            return None
+        return Lying(path, model.sha256, model.md5), store.small_files(repository, artifact)
+
+    def entry(self, number: int) -> ModelEntry:
+        """The model of a version before the one at hand, as its record says.
+
+        Raises:
+            StoreError: no such version.
+        """
+        if number not in self._known:
+            raise StoreError(f"{GlobalVersion(number).short}: no such version on main", slug="object_missing")
+        return self._known[number]
+
+    def open_in_place(self, number: int, limits: Limits) -> OpenModel:
+        """Open the model of a version before the one at hand where it lies; whoever reads it must hash it.
+
+        Raises:
+            StoreError: no such version, or it cannot be opened there.
+        """
+        model, where = self.entry(number), GlobalVersion(number).short
+        found = self.in_place(model)
+        if found is None:
+            raise StoreError(f"{where}: not in a folder of this machine", slug="object_missing")
+        return self._opened(found[0].path, model, limits, where)
+
     def open(self, number: int, limits: Limits) -> OpenModel:
         """Open the model of a version before the one at hand.
 
@@ -78,11 +123,11 @@ class GlobalModels:
         Raises:
             StoreError: no such version, or its bytes cannot be used.
         """
-        where = GlobalVersion(number).short
-        if number not in self._known:
-            raise StoreError(f"{where}: no such version on main", slug="object_missing")
-        model = self._known[number]
-        opened, findings = open_checked(self._ctx, self.fetch(model), unlimited(limits, model.size), where)
+        model = self.entry(number)
+        return self._opened(self.fetch(model), model, limits, GlobalVersion(number).short)
+
+    def _opened(self, path: Path, model: ModelEntry, limits: Limits, where: str) -> OpenModel:
+        opened, findings = open_checked(self._ctx, path, unlimited(limits, model.size), where)
         if opened is None:
             raise StoreError(f"{where}: the global model cannot be opened: {first(findings)}", slug="file_corrupt")
         return opened

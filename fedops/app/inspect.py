@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 from fedops.app.context import Context
 from fedops.app.model_bytes import fetch_update, open_global, open_update
-from fedops.app.snapshot import Snapshot, main_snapshot, version_record
+from fedops.app.snapshot import Snapshot, main_snapshot, site_record, version_record
+from fedops.app.stored_findings import as_read_back
+from fedops.app.verdict_cache import BytesKey, BytesMemory, BytesVerdict
 from fedops.core.documents import MAX_DOCUMENT_BYTES
 from fedops.core.errors import FedopsError, GitError, StoreError
 from fedops.core.facts import Pull, TreeEntry, Verdict, VerdictState
@@ -27,6 +32,8 @@ from fedops.core.validate import (
 )
 
 TEMPORARY = "the check could not finish"
+# What git says of a head; anything else that goes wrong with git is this machine's fault, and may pass.
+DAMAGED = ("object_corrupt", "file_too_large")
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Judgement:
     Attributes:
         note: for a pending verdict, what it waits for, in words.
         awaits_approval: the checks passed; a lead must approve this commit.
+        reached: what its bytes alone say, if they were read, now or by an earlier run.
+        left: its bytes were not looked at, since this pass may read no more; nobody is to be told anything yet.
     """
 
     pull: Pull
@@ -44,17 +53,29 @@ class Judgement:
     record: Record | None = None
     note: str = ""
     awaits_approval: bool = False
+    reached: BytesVerdict | None = None
+    left: bool = False
 
 
-@dataclass
-class BytesMemory:
-    """Verdicts on bytes that this run has already reached: (head, policy digest, base sha256) -> findings."""
+class Takes(Protocol):
+    """Says how much may still be read."""
 
-    known: dict[tuple[CommitId, str, str], tuple[Finding, ...]] = field(default_factory=dict)
+    def take(self, size: int, now: dt.datetime) -> bool:
+        """True if the bytes of one more update may be read; then they are counted."""
+        ...
 
 
-def inspect_pull(ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory) -> Judgement:
+class _NoTurn(Exception):  # noqa: N818 not an error: the next pass reads it
+    """No more bytes may be read now."""
+
+
+def inspect_pull(
+    ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory, allowance: Takes | None = None
+) -> Judgement:
     """Judge one pull request whole; a fault of the machine gives `pending`, never a wrong answer.
+
+    Args:
+        allowance: asked before bytes are read; None: no limit.
 
     Raises:
         ConfigError: main's own documents cannot be read, so nothing can be judged.
@@ -66,11 +87,12 @@ def inspect_pull(ctx: Context, main: Snapshot, pull: Pull, memory: BytesMemory) 
             return judged
         assert judged.site is not None
         assert judged.record is not None
-        findings = judge_bytes(ctx, main, pull.head, judged.site, judged.record, memory)
-        state: VerdictState = "rejected" if errors(findings) else "accepted"
-        return replace(
-            judged, verdict=replace(judged.verdict, state=state, findings=judged.verdict.findings + findings)
-        )
+        said = judge_bytes(ctx, main, pull.head, judged.site, judged.record, memory, allowance)
+        state: VerdictState = "rejected" if errors(said.findings) else "accepted"
+        verdict = replace(judged.verdict, state=state, findings=judged.verdict.findings + said.findings)
+        return replace(judged, verdict=verdict, reached=said)
+    except _NoTurn:
+        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "pending", ()), left=True)
     except FedopsError as e:
         # NOTE: also where a store refuses us: it may be a site's own, and then stops nobody else.
         return _pending(main, pull, e)
@@ -81,7 +103,7 @@ def _pending(main: Snapshot, pull: Pull, error: FedopsError) -> Judgement:
     if isinstance(error, GitError) and error.slug == "lineage_broken":
         found = finding("commit_shape", where, got="no commit in common with main", expected="one commit on main")
         return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (found,)))
-    if isinstance(error, GitError) and error.cause == "permanent":
+    if isinstance(error, GitError) and error.slug in DAMAGED:
         found = finding("object_corrupt", where, got=error.message)
         return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "rejected", (found,)))
     verdict = Verdict(pull.head, main.policy, main.commit, "pending", ())
@@ -168,11 +190,10 @@ def known_at(main: Snapshot, site: SiteId, base_version: int) -> Known:
     digests = {c.sha256: SiteId(c.site) for c in version.contributions if c.site != site}
     own: Record | None = None
     for other in main.folders:
-        path = record_path(other)
-        entry = main.files[path]
+        entry = main.files[record_path(other)]
         if entry.mode != "100644" or entry.size > MAX_DOCUMENT_BYTES:
             continue  # put there by hand; it can never count, and must not keep others from being judged
-        record, _ = parse_record(main.bytes_of(path), path, max_bytes=MAX_DOCUMENT_BYTES)
+        record, _ = site_record(main, other, max_bytes=MAX_DOCUMENT_BYTES)
         if record is not None and other == site:
             own = record
         elif record is not None:
@@ -196,9 +217,15 @@ def _sha256_of(main: Snapshot, number: int) -> str | None:
 
 
 def judge_bytes(
-    ctx: Context, main: Snapshot, head: CommitId, site: SiteId, record: Record, memory: BytesMemory
-) -> tuple[Finding, ...]:
-    """Fetch a submission's bytes by digest and check them against its base model.
+    ctx: Context,
+    main: Snapshot,
+    head: CommitId,
+    site: SiteId,
+    record: Record,
+    memory: BytesMemory,
+    allowance: Takes | None,
+) -> BytesVerdict:
+    """Fetch a submission's bytes by digest and check them against its base model, unless somebody has done so.
 
     Raises:
         StoreError: the store is broken; no verdict can be given now.
@@ -206,10 +233,17 @@ def judge_bytes(
     base_sha256 = _sha256_of(main, record.base_version)
     if base_sha256 is None:
         raise StoreError(f"v{record.base_version}: not on main's first-parent line", slug="object_missing")
-    key = (head, main.policy, base_sha256)
-    if key not in memory.known:
-        memory.known[key] = judge_update(ctx, main, site, record)
-    return memory.known[key]
+    key = BytesKey(head, base_sha256, main.policy, ctx.software["fedops"])
+    said = memory.get(ctx.repository, key)
+    if said is None:
+        if allowance is not None and not allowance.take(record.size, ctx.clock.now()):
+            raise _NoTurn
+        memory.tried.add(head)
+        # As an earlier run would have left them, so that its words and ours do not differ.
+        findings = tuple(map(as_read_back, judge_update(ctx, main, site, record)))
+        said = memory.known[key] = BytesVerdict(key, findings)
+        memory.tried.discard(head)
+    return said
 
 
 def judge_update(ctx: Context, main: Snapshot, site: SiteId, record: Record) -> tuple[Finding, ...]:
@@ -217,6 +251,13 @@ def judge_update(ctx: Context, main: Snapshot, site: SiteId, record: Record) -> 
     path, findings = fetch_update(ctx, main, site, record)
     if path is None or main.federation.model.format == "opaque":
         return findings
+    findings = _judge_file(ctx, main, site, record, path)
+    if errors(findings):
+        path.unlink()  # nobody will use it, and there may be many
+    return findings
+
+
+def _judge_file(ctx: Context, main: Snapshot, site: SiteId, record: Record, path: Path) -> tuple[Finding, ...]:
     where = str(update_path(site, main.federation.extension))
     model, findings = open_update(ctx, path, main.submission_policy.limits, where)
     if model is None:
@@ -232,5 +273,18 @@ def refreshed(ctx: Context) -> Snapshot:
     Raises:
         ConfigError: there is no main.
     """
-    ctx.repository.fetch()
+    ctx.repository.fetch(pulls=())
     return main_snapshot(ctx.repository)
+
+
+def open_work(ctx: Context, number: int | None = None) -> tuple[Sequence[Pull], Snapshot]:
+    """The open pull requests, and main as it was then or later: so it holds what each head was made on.
+
+    Args:
+        number: of the one that is asked for, open or not; None: all that are open.
+
+    Raises:
+        ConfigError: there is no main.
+    """
+    pulls = [ctx.forge.pull(number)] if number is not None else ctx.forge.open_pulls()
+    return pulls, refreshed(ctx)

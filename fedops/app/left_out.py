@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedops.app.compute import judge_alone
 from fedops.app.deciding import Situation
-from fedops.app.input_bytes import Tools, own_copy, store_fault
+from fedops.app.input_bytes import Tools, is_own_whole, own_copy, store_fault
 from fedops.app.model_bytes import REFUSED, WRONG
 from fedops.app.rederive import mismatch
 from fedops.core.errors import GitError, StoreError
@@ -128,6 +128,8 @@ def _unavailable_again(
 
 def _damage(tools: Tools, here: Situation, record: VersionRecord, other: Record, folder: Path) -> Iterator[Finding]:
     """No version needs these bytes; if they lie there and are wrong, somebody changed them."""
+    if is_own_whole(tools, here, other):
+        return
     try:
         with own_copy(tools, here, other, folder):
             return

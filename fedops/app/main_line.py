@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import load_json_document
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Change, Commit, Touched, VersionTag
-from fedops.core.findings import CATALOGUE, Finding, finding, slug_of
+from fedops.core.findings import Finding, finding, slug_of
 from fedops.core.ids import VERSION_PATH, BlobId, CommitId, GlobalVersion, RepoPath, SiteId, record_path
 from fedops.core.records import MAX_VERSION_BYTES, ModelEntry, VersionRecord
 from fedops.ports import Repository

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from fedops.app.snapshot import Snapshot, snapshot, version_record
-from fedops.core.errors import ConfigError
+from fedops.app.snapshot import Snapshot, roster_at, site_record, time_text, version_record
+from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Commit, Excluded, Submission
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path, update_path
-
-# NOTE: not from core.validate, which imports numpy: `fedops status` comes through here.
-from fedops.core.parse_record import parse_record
+from fedops.core.policy import is_impossible
 from fedops.core.records import Record, render_pointer, update_pointer
-from fedops.core.validate_change import validate_signature
+from fedops.core.validate_change import MAX_FINDINGS, validate_signature
 from fedops.core.validate_record import within_policy
 from fedops.ports import Repository
 
@@ -64,8 +63,8 @@ class History(Protocol):
 def merged_state(repository: Repository, main: Snapshot, *, history: History | None = None) -> MergedState:
     """Read the sites' records on a commit of main and find the merges of those that are not consumed.
 
-    Costs one `ls-tree` for the snapshot, plus one tree comparison for each first-parent commit back to the oldest
-    merge that is looked for.
+    Costs one `ls-tree` for the snapshot, one comparison of trees by one process for each few dozen first-parent commits
+    back to the oldest merge that is looked for, and each record read once in a process.
 
     Args:
         history: known already; None: it is walked as far as it must be.
@@ -85,6 +84,10 @@ def merged_state(repository: Repository, main: Snapshot, *, history: History | N
             blobs = main.site_blobs(site)
             assert blobs is not None
             fresh[site] = blobs
+    faults += [
+        finding("record_unreadable", f"sites/{name}", got="a folder that no site can have", expected="a site id")
+        for name in main.impossible[:MAX_FINDINGS]
+    ]
     wanted = {site: blobs[0] for site, blobs in fresh.items()}
     history = history or _Unread(repository, main)
     merges = history.merges(main.commit, wanted)
@@ -115,8 +118,7 @@ def _readable_record(main: Snapshot, site: SiteId) -> tuple[Record, Finding] | t
         entry = main.files[name]
         if entry.mode != "100644" or entry.size > limit:
             return None, _unreadable(site, f"mode {entry.mode}, {entry.size} bytes", "a small plain file")
-    data = main.bytes_of(path, max_bytes=limits.record_bytes)
-    record, faults = parse_record(data, path, max_bytes=limits.record_bytes)
+    record, faults = site_record(main, site, max_bytes=limits.record_bytes)
     if record is None or errors(faults):
         return None, _unreadable(site, [f.slug for f in faults], "a record that fedops wrote")
     said, expected = (record.site, record.format), (site, main.federation.model.format)
@@ -147,13 +149,23 @@ def find_merges(repository: Repository, until: CommitId, wanted: Mapping[SiteId,
     """For each site, the newest first-parent commit of main that brought its present record blob."""
     found: dict[SiteId, Commit] = {}
     missing = {record_path(site): site for site in wanted}
-    for commit in repository.commits(None, until) if missing else ():
-        brought = {c.path for c in repository.changes(commit.parents[0], commit.id)} if commit.parents else set(missing)
-        for path in [p for p in missing if p in brought]:
-            found[missing.pop(path)] = commit
+    for one in repository.touched(until, ("sites",)) if missing else ():
+        if one.changes is None:
+            raise GitError(f"git: what {one.commit} changes cannot be read", slug="object_corrupt")
+        for path in [c.path for c in one.changes if c.path in missing]:
+            found[missing.pop(path)] = repository.commit(one.commit)
         if not missing:
             break
     return found
+
+
+def future_merges(merged: MergedState, now: dt.datetime) -> tuple[Finding, ...]:
+    """A warning for each unused submission whose merge has an impossible date."""
+    return tuple(
+        finding("merge_in_future", record_path(s.site), got=time_text(s.merged_at), detail={"site": s.site})
+        for s in merged.submissions
+        if is_impossible(s.merged_at, now)
+    )
 
 
 def _submission(site: SiteId, record: Record, blobs: tuple[BlobId, BlobId], merge: Commit) -> Submission:
@@ -213,7 +225,7 @@ def _signature_faults(
     site = submission.site
     if merge.parents:
         try:
-            roster = snapshot(repository, merge.parents[0]).sites
+            roster = roster_at(repository, merge.parents[0])
         except ConfigError:
             roster = None
         if roster is not None and site in roster.sites:

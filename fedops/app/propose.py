@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from fedops.core.documents import dump_json
 from fedops.core.errors import StoreError
 from fedops.core.facts import Aggregate, Decision, Submission, Wait
 from fedops.core.findings import Finding
-from fedops.core.ids import BlobId, Digest, repository_of
-from fedops.core.policy import Weighing, aggregate_metrics
+from fedops.core.ids import BlobId, Digest, SiteId, repository_of
+from fedops.core.policy import Weighing, aggregate_metrics, inputs_digest
 from fedops.core.records import Proposal, ProposedModel, TensorEntry
 
 
@@ -41,7 +41,13 @@ class Plan:
 
 
 def propose(
-    ctx: Context, main: Snapshot, merged: MergedState, decided_at: dt.datetime, *, unavailable: Mapping[BlobId, str]
+    ctx: Context,
+    main: Snapshot,
+    merged: MergedState,
+    decided_at: dt.datetime,
+    *,
+    unavailable: Mapping[BlobId, str],
+    held: Collection[Digest] = (),
 ) -> Plan:
     """Decide on a pinned commit and, if a version is due, compute and upload it.
 
@@ -51,6 +57,7 @@ def propose(
     Args:
         decided_at: the deciding clock, whole seconds.
         unavailable: record blobs known to be lost.
+        held: inputs of versions that leads rejected: such a one is not made again.
 
     Raises:
         StoreError: the store itself is broken: no version is made.
@@ -63,6 +70,8 @@ def propose(
         left_out = tuple(skips.rejected.values())
         if not isinstance(here.decision, Aggregate):
             return Plan(_why_wait(here), None, left_out, skips)
+        if inputs_digest(here.decision, main.version, main.policy) in held:
+            return Plan(Wait("rejected", _missing(main, here.decision)), None, left_out, skips)
         weights = weighing(main, here.decision)
         if isinstance(weights, Finding):
             return Plan(here.decision, None, (*left_out, weights), skips)
@@ -81,6 +90,11 @@ def _why_wait(here: Situation) -> Decision:
     if isinstance(decision, Wait) and decision.reason in ("quorum", "nothing_new") and here.skips.unavailable:
         return replace(decision, reason="unavailable")
     return decision
+
+
+def _missing(main: Snapshot, decision: Aggregate) -> tuple[SiteId, ...]:
+    here = {s.site for s in decision.use}
+    return tuple(site for site in main.sites.active() if site not in here)
 
 
 def _make(

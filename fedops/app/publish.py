@@ -6,60 +6,32 @@ Never opens a tensor: everything but the proposal's results is rebuilt from the 
 from __future__ import annotations
 
 import datetime as dt
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fedops.app.context import Context
-from fedops.app.deciding import Skips, make_witness, situation_of, version_record, weighing
+from fedops.app.deciding import make_witness, situation_of, skips_of, version_record, weighing
 from fedops.app.merged import merged_state
 from fedops.app.model_bytes import GONE, WRONG
-from fedops.app.snapshot import Snapshot, is_ruled, main_snapshot, snapshot
+from fedops.app.snapshot import Snapshot, snapshot
+from fedops.app.version_push import PUSH_SECONDS, Lost, Opened, Outcome, Published, Replan, push_version
+from fedops.app.version_review import open_version
 from fedops.core.artifacts import ARCHIVE, MAX_CONFIG_BYTES
 from fedops.core.documents import load_json_document
-from fedops.core.errors import ConfigError, GitError, StoreError
-from fedops.core.facts import Aggregate, RefUpdate
-from fedops.core.findings import finding, slug_of
-from fedops.core.ids import BlobId, CommitId, Digest, GlobalVersion, repository_of
-from fedops.core.plan import Publish, plan_version
+from fedops.core.errors import ConfigError, StoreError
+from fedops.core.facts import Aggregate
+from fedops.core.ids import BlobId, CommitId, Digest, repository_of
 from fedops.core.policy import Weighing
-from fedops.core.records import Proposal, VersionRecord, model_pointer
-from fedops.ports import Repository
+from fedops.core.records import Proposal
 
-PUSH_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Published:
-    """This run's push won."""
-
-    record: VersionRecord
-    commit: CommitId
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Another run published this version first."""
-
-
-@dataclass(frozen=True)
-class Replan:
-    """What the version rests on changed: decide again.
-
-    Attributes:
-        gone: record blob -> slug of an input that was lost before it could be archived.
-    """
-
-    gone: dict[BlobId, str]
-
-
-Outcome = Published | Lost | Replan
+__all__ = ["PUSH_SECONDS", "Lost", "Opened", "Outcome", "Published", "Replan", "publish", "push_version", "skips_of"]
 
 
 def publish(
     ctx: Context, input_commit: CommitId, decided_at: dt.datetime, manifest: Digest, *, jitter: Callable[[], float]
 ) -> Outcome:
-    """Publish the next version, or say why not; killed anywhere, the next run finds nothing half-visible.
+    """Publish the next version, or open its pull request if leads review versions; or say why not.
+
+    Killed anywhere, the next run finds nothing half-visible.
 
     Contributions, weights, consumed and policy digest are rebuilt here from the pinned commit; of the proposal only
     its results count.
@@ -85,6 +57,8 @@ def publish(
         return Replan(gone)
     witness = make_witness(here, here.decision, decided_at, ctx.software, ctx.run_url)
     record = version_record(here, here.decision, weights, proposal, manifest, witness)
+    if main.aggregation.publish.mode == "review":
+        return open_version(ctx, main, record, decided_at, weights.findings)
     return push_version(ctx, main, record, decided_at, jitter=jitter)
 
 
@@ -121,19 +95,6 @@ def read_proposal(ctx: Context, main: Snapshot, manifest: Digest) -> Proposal:
     return proposal
 
 
-def skips_of(results: Proposal | VersionRecord) -> Skips:
-    """What the bytes said no to, as a proposal or a version record states it."""
-    unavailable = results.unavailable if isinstance(results, Proposal) else results.witness.unavailable
-    return Skips(
-        unavailable={BlobId(u.record_blob): u.slug for u in unavailable},
-        rejected={
-            BlobId(e.record_blob): finding(slug_of(e.slug), f"sites/{e.site}", detail={"site": e.site})
-            for e in results.excluded
-            if e.judged == "bytes"
-        },
-    )
-
-
 def archive_inputs(ctx: Context, main: Snapshot, decision: Aggregate) -> dict[BlobId, str]:
     """Copy every contribution into the archive by digest; returns those that cannot be had any more.
 
@@ -151,73 +112,3 @@ def archive_inputs(ctx: Context, main: Snapshot, decision: Aggregate) -> dict[Bl
                 raise
             gone[submission.record_blob] = e.slug
     return gone
-
-
-def push_version(
-    ctx: Context, pinned: Snapshot, record: VersionRecord, at: dt.datetime, *, jitter: Callable[[], float]
-) -> Outcome:
-    """Push commit and tag; re-parent while only paths moved that the version does not depend on."""
-    repository = ctx.repository
-    started = ctx.clock.now()
-    wait = 0.05
-    while True:
-        now = main_snapshot(repository)
-        state = _standing(pinned, now, record.version)
-        if state is not None:
-            return state
-        commit = _push_once(repository, pinned, record, now.commit, at)
-        if commit is not None:
-            ctx.global_store(pinned.federation).tag(
-                repository_of(None), Digest(record.model.manifest), GlobalVersion(record.version).short
-            )
-            return Published(record, commit)
-        if (ctx.clock.now() - started).total_seconds() > PUSH_SECONDS:
-            raise GitError(
-                f"v{record.version}: the push of main and tag lost its race for {PUSH_SECONDS:.0f} s",
-                hint="run `fedops ci reconcile` again; nothing was published",
-                cause="temporary",
-            )
-        ctx.clock.sleep(wait * (0.5 + jitter()))
-        wait = min(2 * wait, 5.0)
-        repository.fetch()
-
-
-def _standing(pinned: Snapshot, now: Snapshot, version: int) -> Lost | Replan | None:
-    """Whether the version can still be published on top of the present main."""
-    if now.version.version >= version:
-        return Lost()
-    is_tagged = any(t.version >= version for t in now.repository.versions())
-    if is_tagged or _ruled(now) != _ruled(pinned) or not _on_line(now.repository, pinned.commit, now.commit):
-        return Replan({})
-    return None
-
-
-def _ruled(here: Snapshot) -> dict[str, BlobId]:
-    return {p: e.blob for p, e in here.files.items() if is_ruled(p)}
-
-
-def _on_line(repository: Repository, commit: CommitId, tip: CommitId) -> bool:
-    """True if the commit is on the tip's first-parent line: not if main was rewound, or merged into something else."""
-    try:
-        deque(repository.commits(commit, tip), maxlen=0)
-    except GitError as e:
-        if e.slug != "lineage_broken":
-            raise
-        return False
-    return True
-
-
-def _push_once(
-    repository: Repository, pinned: Snapshot, record: VersionRecord, parent: CommitId, at: dt.datetime
-) -> CommitId | None:
-    extension = pinned.federation.extension
-    step: Publish = plan_version(record, model_pointer(record, extension), parent, extension=extension, at=at)
-    commit = repository.write_commit([parent], step.files, step.commit_message, at=at)
-    tag = repository.write_tag(step.tag, commit, step.tag_message)
-    won = repository.push(
-        [
-            RefUpdate(f"refs/heads/{pinned.federation.branch}", parent, commit),
-            RefUpdate(f"refs/tags/{step.tag}", None, tag),
-        ]
-    )
-    return commit if won else None

@@ -51,7 +51,7 @@ def pull(ctx: Context, root: Path, *, number: int | None = None, out: Path | Non
         ConfigError: there is no such version.
         StoreError: its bytes cannot be had.
     """
-    ctx.repository.fetch()
+    ctx.repository.fetch(pulls=())
     main = main_snapshot(ctx.repository)
     work = Work(root, main.federation.extension)
     commit, record = made_version(main, number)

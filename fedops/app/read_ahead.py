@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from fedops.app.known_bytes import Identity, KnownBytes, Lying, digests_of, look
+from fedops.core.catalogue import Slug
 from fedops.core.errors import StoreError
-from fedops.core.findings import Slug, finding, hint, message
+from fedops.core.findings import finding, hint, message
 
 Read = tuple[Identity | None, tuple[str, ...]]  # the file before it was read, and its digests
 

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from fedops.app.allowance import turns
+from fedops.app.announce import announce
 from fedops.app.context import Context
-from fedops.app.inspect import BytesMemory, inspect_pull, refreshed
-from fedops.app.merge import Merged, merge_pull
-from fedops.app.merged import merged_state
-from fedops.app.propose import propose
-from fedops.app.publish import Published, Replan, publish
+from fedops.app.inspect import inspect_pull, open_work, refreshed
+from fedops.app.merge import Merged
+from fedops.app.merged import future_merges, merged_state
+from fedops.app.next_version import Prepared, bring, prepare, untagged
+from fedops.app.pull_pass import PullPass
+from fedops.app.retag import restore_tags
+from fedops.app.retention import retire
 from fedops.app.signals import signal
-from fedops.app.snapshot import Snapshot
-from fedops.core.errors import FedopsError
+from fedops.app.snapshot import Snapshot, version_record
+from fedops.app.verdict_cache import BytesMemory
+from fedops.app.version_push import Opened, Published, Replan, display_tag, on_line
+from fedops.app.version_review import close, tend
 from fedops.core.facts import Decision
 from fedops.core.findings import Finding, errors, finding
-from fedops.core.ids import BlobId, Digest, GlobalVersion, repository_of
+from fedops.core.ids import BlobId, GlobalVersion
+from fedops.core.plan import version_title
 from fedops.core.records import VersionRecord
 
 MAX_PASSES = 50
@@ -34,6 +42,8 @@ class Reconciled:
     merged: list[Merged] = field(default_factory=list)
     published: list[VersionRecord] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)  # tags made again, and inputs deleted that are no longer kept
+    reviews: list[str] = field(default_factory=list)  # what was done with the pull requests of versions
     findings: list[Finding] = field(default_factory=list)
     decision: Decision | None = None
     again: bool = False  # something is left that another run must do
@@ -78,53 +88,65 @@ def reconcile(ctx: Context, *, jitter: Callable[[], float]) -> Reconciled:
 
 
 def merge_all(ctx: Context, memory: BytesMemory, done: Reconciled) -> bool:
-    """Judge and merge every open pull request, oldest first; one that fails stops none of the others."""
-    main = refreshed(ctx)
-    pulls = ctx.forge.open_pulls()
+    """Judge and merge every open pull request in turn, as far as one pass may go; True if another pass has more to do."""
+    pulls, main = open_work(ctx)
     task = ctx.progress.start("pull requests", len(pulls), "steps") if pulls else None
-    moved = False
-    for pull in pulls:
-        try:
-            one = merge_pull(ctx, inspect_pull(ctx, main, pull, memory))
-            if one.changed or one.outcome == "lost":
-                done.merged.append(one)
-            moved |= one.changed
-        except FedopsError as e:
-            if e.cause == "auth":
-                raise
-            done.findings.append(finding("github_rejected", f"pull/{pull.number}", got=e.message))
+    run = PullPass(ctx, pulls)
+    for pull in turns(ctx, main, pulls, memory):
+        run.take(pull, partial(inspect_pull, ctx, main, pull, memory, run.allowance))
         if task is not None:
             ctx.progress.advance(task, 1)
     if task is not None:
         ctx.progress.finish(task)
-    return moved
+    done.changed |= run.end()
+    done.merged += [one for one in run.done if one.changed or one.outcome == "lost"]
+    done.findings += run.failed
+    untried = any(pull.head not in memory.tried for pull in run.left)
+    return untried or any(one.changed for one in run.done)
 
 
 def stray_tags(ctx: Context, main: Snapshot) -> tuple[Finding, ...]:
-    """Version tags above the current version: somebody made them by hand, so nothing is aggregated until they are gone.
+    """Version tags that nobody published: nothing is aggregated until they are gone.
+
+    These are tags above the current version, and a tag of the current one that names another commit than made it.
 
     Args:
         main: as it was just fetched.
     """
-    if not any(t.version > main.version.version for t in ctx.repository.versions()):
-        return ()
+    if not ctx.repository.versions(above=main.version.version):
+        return _misplaced(main)
     # NOTE: looked at twice, since a fetch may see the tag of a push that is under way before it sees its main.
     main = refreshed(ctx)
-    above = [t for t in ctx.repository.versions() if t.version > main.version.version]
-    return tuple(
-        finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{main.version.version}") for t in above
-    )
+    above = ctx.repository.versions(above=main.version.version)
+    found = [finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{main.version.version}") for t in above]
+    return (*found, *_misplaced(main))
+
+
+def _misplaced(main: Snapshot) -> tuple[Finding, ...]:
+    number, tag = main.version.version, GlobalVersion(main.version.version).tag
+    named = main.repository.resolve(f"refs/tags/{tag}")
+    made = version_record(main.repository, main, number) if named is not None else None
+    if named is None or made is None or (made[0] == named and on_line(main.repository, named, main.commit)):
+        return ()
+    return (finding("tag_moved", tag, got=named, expected=f"the commit that brought v{number}"),)
 
 
 def repair(ctx: Context, main: Snapshot) -> bool:
-    """Set the registry's display tag of the current version to what git says."""
-    store = ctx.global_store(main.federation)
-    short = GlobalVersion(main.version.version).short
-    digest = Digest(main.version.model.manifest)
-    if store.resolve(f"{repository_of(None)}:{short}") == digest:
+    """Set the registry's display tag and the forge's page of the current version, once that has its own tag."""
+    if untagged(main) is not None:
         return False
-    store.tag(repository_of(None), digest, short)
-    return True
+    tagged = display_tag(ctx, main, main.version)
+    return announce(ctx, main.federation, main.version) or tagged
+
+
+def _mend(ctx: Context, main: Snapshot, done: Reconciled) -> bool:
+    """Make deleted tags again, and delete what `retain_updates` no longer keeps; True if something was done."""
+    retagged, retired = restore_tags(ctx, main), retire(ctx, main)
+    texts = [f"{GlobalVersion(n).tag}: made again" for n in retagged.numbers]
+    texts += [f"{drop.text}: deleted, no longer kept" for drop in retired.dropped]
+    done.findings.extend((*retagged.findings, *retired.findings))
+    done.mended.extend(texts)
+    return bool(texts)
 
 
 def advance(ctx: Context, done: Reconciled, *, jitter: Callable[[], float]) -> tuple[bool, Mapping[BlobId, str]]:
@@ -139,20 +161,25 @@ def advance(ctx: Context, done: Reconciled, *, jitter: Callable[[], float]) -> t
     for _ in range(MAX_PLANS):
         main = refreshed(ctx)
         # Before the next version is made, so that no display tag is ever left out.
-        moved |= repair(ctx, main)
+        moved |= repair(ctx, main) | _mend(ctx, main, done)
         done.decision = None
         if strays := stray_tags(ctx, main):
             done.findings.extend(strays)
             return moved, gone
+        tended = tend(ctx, main)
+        done.reviews.extend(tended.texts)
+        moved |= bool(tended.texts)
         decided_at = ctx.clock.now().replace(microsecond=0)
-        plan = propose(ctx, main, merged_state(ctx.repository, main), decided_at, unavailable=gone)
-        done.decision = plan.decision
-        if plan.manifest is None:
-            done.findings.extend(plan.findings)
-            return moved, plan.skips.slugs()
-        outcome = publish(ctx, main.commit, decided_at, plan.manifest, jitter=jitter)
+        step = prepare(ctx, main, decided_at, tended.counting, unavailable=gone)
+        done.decision = step.decision
+        if step.ticket is None:
+            done.findings.extend(step.findings)
+            return moved | _close_failed(ctx, step, done), step.skipped
+        outcome = bring(ctx, main.commit, decided_at, step.ticket, jitter=jitter)
         if isinstance(outcome, Published):
             done.published.append(outcome.record)
+        elif isinstance(outcome, Opened):
+            done.reviews.append(f"#{outcome.pull.number}: opened, {version_title(outcome.record)}")
         if not isinstance(outcome, Replan):
             return True, {}
         gone |= outcome.gone
@@ -160,9 +187,22 @@ def advance(ctx: Context, done: Reconciled, *, jitter: Callable[[], float]) -> t
     return moved, gone
 
 
+def _close_failed(ctx: Context, step: Prepared, done: Reconciled) -> bool:
+    """Close the pull request of a version that leads approved and that does not recompute; True if there is one."""
+    if step.failed is None:
+        return False
+    close(ctx, step.failed.pull, "it does not recompute", step.findings)
+    done.reviews.append(f"#{step.failed.pull.number}: closed, it does not recompute")
+    return True
+
+
 def signal_all(ctx: Context, done: Reconciled, skipped: Mapping[BlobId, str]) -> bool:
-    """Open, refresh and close signal issues for the current version."""
+    """Open, refresh and close signal issues for the current version, once it is verified and tagged."""
     main = refreshed(ctx)
-    texts = signal(ctx, main, merged_state(ctx.repository, main), skipped)
+    if untagged(main) is not None:
+        return False
+    merged = merged_state(ctx.repository, main)
+    done.findings.extend(future_merges(merged, ctx.clock.now()))
+    texts = signal(ctx, main, merged, skipped)
     done.signals.extend(texts)
     return bool(texts)

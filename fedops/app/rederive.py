@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedops.app.compute import refuse_unavailable_rules
-from fedops.app.deciding import Situation, situation_of, unavailable_entries, version_record, weighing
+from fedops.app.deciding import Situation, situation_of, skips_of, unavailable_entries, version_record, weighing
 from fedops.app.main_line import MainLine
 from fedops.app.merged import merged_state
 from fedops.app.model_bytes import GONE, WRONG
-from fedops.app.publish import skips_of
 from fedops.app.snapshot import Snapshot, is_ruled, parse_time
 from fedops.core.documents import Json, plain
 from fedops.core.errors import ConfigError
@@ -19,6 +18,7 @@ from fedops.core.findings import Finding, finding
 from fedops.core.ids import Digest, SiteId
 from fedops.core.policy import Weighing
 from fedops.core.records import Carried, Proposal, ProposedModel, VersionRecord
+from fedops.core.rollback import rollback_record
 from fedops.core.strategies import describe
 
 # Lists of a record that have one entry for each site.
@@ -70,10 +70,11 @@ def rederive_first(here: Snapshot) -> tuple[Finding, ...]:
     return (*_policy_findings(where, here, record), *_compared(where, record, expected))
 
 
-def rederive(line: MainLine, parent: Snapshot, at: Snapshot, record: VersionRecord) -> Rederived:
+def rederive(line: MainLine | None, parent: Snapshot, at: Snapshot, record: VersionRecord) -> Rederived:
     """Decide again on a commit, and compare the record with the one that follows.
 
     Args:
+        line: main's, if it was read; else it is walked as far as it must be.
         parent: of the version's commit.
         at: the commit that was decided on, or the parent if the record names none that can be.
     """
@@ -82,7 +83,7 @@ def rederive(line: MainLine, parent: Snapshot, at: Snapshot, record: VersionReco
     found = [*faults, *_moved(where, parent, at)]
     if faults:
         return Rederived(tuple(found))
-    merged = merged_state(line.repository, at, history=line)
+    merged = merged_state(at.repository, at, history=line)
     now = parse_time(record.witness.decided_at)
     again = situation_of(at, merged, now=now, skips=skips_of(record))
     found += _policy_findings(where, at, record)
@@ -100,6 +101,28 @@ def rederive(line: MainLine, parent: Snapshot, at: Snapshot, record: VersionReco
     if record.witness.trigger != again.decision.trigger:
         found.append(mismatch(where, "witness.trigger", record.witness.trigger, again.decision.trigger))
     return Rederived(tuple(found), again, weights)
+
+
+def rederive_rollback(
+    source: VersionRecord | None, parent: Snapshot, at: Snapshot, record: VersionRecord
+) -> tuple[Finding, ...]:
+    """Compare a rollback's record with the one that follows from the version that it goes back to.
+
+    Args:
+        source: that version's record; None: the record names no earlier version of main.
+        parent, at: as in `rederive`.
+    """
+    where = f"v{record.version}"
+    faults = (*_time_findings(where, record), *unusable_documents(at, where, rules=False))
+    found = (*faults, *_moved(where, parent, at))
+    if source is None:
+        named = plain(record.source) if record.source is not None else None
+        found += (mismatch(where, "source", named, "an earlier version of main"),)
+    if faults or source is None:
+        return found
+    last = at.aggregation.stop.max_version
+    expected = rollback_record(at.version, source, policy=at.policy, max_version=last, witness=record.witness)
+    return (*found, *_policy_findings(where, at, record), *_compared(where, record, expected))
 
 
 def unusable_documents(here: Snapshot, where: str, *, rules: bool = True) -> tuple[Finding, ...]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.resources
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
 
 from fedops.app.dvc_config import DVC_CONFIG_PATH, render_dvc_config
-from fedops.core.documents import Json
+from fedops.core.documents import Document, Json, dump_json
 from fedops.core.errors import ConfigError
 from fedops.core.ids import (
     AGGREGATION_PATH,
@@ -19,7 +23,8 @@ from fedops.core.ids import (
     TRAINING_PATH,
     RepoPath,
 )
-from fedops.core.settings import EXTENSIONS, Forge, Lead, Site, StoreSettings
+from fedops.core.registry_address import store_url_fault
+from fedops.core.settings import EXTENSIONS, Forge, Lead, Site, Wheel
 from fedops.core.yaml_text import scalar
 
 README_PATH = RepoPath("README.md")
@@ -28,6 +33,12 @@ GITATTRIBUTES_PATH = RepoPath(".gitattributes")
 SCHEMA_KINDS = ("federation", "sites", "submission-policy", "training", "aggregation", "submission", "version")
 # No repository of a forge can have this name, since it has no owner: the jobs of a federation on forge git stay idle.
 NO_REPOSITORY = "none"
+# NOTE: of history a run needs commits and trees; an old blob is fetched when it is asked for. Never a depth: git takes
+# the end of a shallow clone for the beginning of history (fedops would fetch the rest before it looks).
+BLOBLESS = "\n          filter: blob:none # old blobs come when they are asked for"
+
+# Digests of what was written last, so that `fedops upgrade` knows what people changed.
+GENERATED_PATH = RepoPath(".fedops-generated.json")
 
 # Where a template is written; names without a dot in front, so that they act on no repository of ours.
 TEMPLATES: Mapping[RepoPath, str] = {
@@ -42,13 +53,29 @@ TEMPLATES: Mapping[RepoPath, str] = {
     RepoPath(".github/workflows/validate.yml"): "workflows/validate.yml",
     RepoPath(".github/workflows/reconcile.yml"): "workflows/reconcile.yml",
     RepoPath(".github/workflows/audit.yml"): "workflows/audit.yml",
+    RepoPath(".github/requirements.txt"): "requirements.txt",
     RepoPath(".github/CODEOWNERS"): "CODEOWNERS",
     GITATTRIBUTES_PATH: "gitattributes",
     GITIGNORE_PATH: "gitignore",
     README_PATH: "README.md",
 } | {RepoPath(f"schemas/{kind}.schema.json"): f"schemas/{kind}.schema.json" for kind in SCHEMA_KINDS}
 
+# People's own from the first commit on.
+_PEOPLES = {FEDERATION_PATH, SITES_PATH, SUBMISSION_POLICY_PATH, TRAINING_PATH, AGGREGATION_PATH, README_PATH}
+# Files that people add lines to: fedops' lines must be there, whatever else is.
+BY_LINES = (GITATTRIBUTES_PATH, GITIGNORE_PATH)
+# Files that are fedops' as a whole.
+GENERATED = tuple(sorted(path for path in TEMPLATES if path not in _PEOPLES and path not in BY_LINES))
+
 _SLOT = re.compile(r"@@([a-z_]+)@@")
+
+
+class Generated(Document):
+    """Which version of fedops wrote the generated files, and the sha256 of what it wrote for each."""
+
+    schema_: Literal["fedops.generated/v1"] = Field(default="fedops.generated/v1", alias="schema")
+    fedops: str
+    files: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -57,6 +84,7 @@ class Scaffold:
 
     Args:
         fedops: exact version that CI installs.
+        wheel: its file; without one the jobs stop at the installation.
         sites: roster at the start, usually empty.
         hyperparameters: handed to the sites' code; plain values.
     """
@@ -64,6 +92,7 @@ class Scaffold:
     name: str
     store: str
     fedops: str
+    wheel: Wheel | None = None
     forge: Forge = field(default_factory=Forge)
     branch: str = "main"
     leads: tuple[Lead, ...] = ()
@@ -82,6 +111,8 @@ def render(scaffold: Scaffold) -> dict[RepoPath, bytes]:
     slots = _slots(scaffold)
     files = {path: fill(template_text(name), slots).encode() for path, name in TEMPLATES.items()}
     files[DVC_CONFIG_PATH] = render_dvc_config(scaffold.store, scaffold.sites)
+    digests = {str(path): hashlib.sha256(files[path]).hexdigest() for path in GENERATED}
+    files[GENERATED_PATH] = dump_json(Generated(fedops=scaffold.fedops, files=digests))
     return dict(sorted(files.items()))
 
 
@@ -119,10 +150,9 @@ def checked_store(url: str) -> str:
     """
     if any(c.isspace() or not c.isprintable() or c in "\"'#;" for c in url):
         raise ConfigError(f"store {url!r}: spaces, quotes, # and ; cannot be in it")
-    try:
-        return StoreSettings(url=url).url
-    except ValueError as e:
-        raise ConfigError(f"store {url!r}: not a store -> ocidir:PATH or oci://HOST/NAMESPACE") from e
+    if (fault := store_url_fault(url)) is not None:
+        raise ConfigError(f"store {url!r}: not a store: {fault}", hint="ocidir:PATH, or oci://HOST/NAMESPACE")
+    return url
 
 
 def _slots(scaffold: Scaffold) -> dict[str, str]:
@@ -130,6 +160,8 @@ def _slots(scaffold: Scaffold) -> dict[str, str]:
         "name": scalar(scaffold.name),
         "title": scaffold.name,
         "fedops": scaffold.fedops,
+        "wheel": _wheel(scaffold.wheel),
+        "requirement": _requirement(scaffold),
         "branch": scaffold.branch,
         "forge": _forge(scaffold.forge),
         "store": json.dumps(scaffold.store),
@@ -144,8 +176,32 @@ def _slots(scaffold: Scaffold) -> dict[str, str]:
     }
     if not scaffold.sites:
         base["sites"] = " {}"
-    base["setup"] = fill(template_text("workflows/setup.yml.part"), base).rstrip("\n")
+    setup = template_text("workflows/setup.yml.part")
+    main = {"what": scaffold.branch, "ref": scaffold.branch, "filter": BLOBLESS}
+    base["setup"] = fill(setup, base | main).rstrip("\n")
+    # An audit reads all of history.
+    base["whole_setup"] = fill(setup, base | main | {"filter": ""}).rstrip("\n")
+    # What decides and what computes must be of one commit, also where main has moved in between.
+    pinned = main | {"what": "the commit that was decided on", "ref": "${{ needs.merge.outputs.input_commit }}"}
+    base["pinned_setup"] = fill(setup, base | pinned).rstrip("\n")
     return base
+
+
+def _wheel(wheel: Wheel | None) -> str:
+    if wheel is None:
+        return "null"
+    url = f", url: {json.dumps(wheel.url)}" if wheel.url else ""
+    return f'{{sha256: "{wheel.sha256}"{url}}}'
+
+
+def _requirement(scaffold: Scaffold) -> str:
+    """The line of requirements.txt for fedops itself."""
+    wheel = scaffold.wheel
+    if wheel is None:
+        return f"fedops-git=={scaffold.fedops}"
+    source = wheel.url if wheel.url and wheel.url.startswith("./") else None
+    name = source or (f"fedops-git @ {wheel.url}" if wheel.url else f"fedops-git=={scaffold.fedops}")
+    return f"{name} --hash=sha256:{wheel.sha256}"
 
 
 def _forge(forge: Forge) -> str:

@@ -2,74 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fedops.app.feeds import Base, Buffers, Input
-from fedops.app.lanes import Line, run_lanes
+from fedops.app.delta_norms import DeltaNorms, norms_of
+from fedops.app.feeds import Base, Buffers, Input, Room
+from fedops.app.lanes import beside, share
 from fedops.core.casts import widen
 from fedops.core.chunks import Chunk, plan_chunks
 from fedops.core.facts import F64
 from fedops.core.findings import Finding, finding
-from fedops.core.norms import BLOCK, SHORT, BlockNorm, fold, fold_rows
+from fedops.core.norms import BLOCK
 from fedops.core.tensors import Placed, element_count, is_float
 from fedops.ports import OpenModel
 
 MAX_FINDINGS = 50  # of one file
 
 
-def norms(layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[int, Base], threads: int) -> list[float]:
+def norms(
+    layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[int, Base], *, two_processes: bool
+) -> list[float]:
     """L2 norm of each input's delta over all float tensors, in the order of the inputs.
 
     A norm is not finite if a value is not, or if its square has no float64 value.
+
+    Args:
+        two_processes: True: a second process helps.
     """
-    totals = [BlockNorm() for _ in inputs]
-    line = Line(chunk for chunk in plan_chunks(layout, {}, BLOCK) if chunk.is_float)
-    wanted = sorted({i.base for i in inputs if i.base is not None})
 
-    def lane() -> None:
-        buffers = Buffers(BLOCK, len(wanted) + 1)
-        origins = dict(zip(wanted, buffers.rows, strict=False))
-        short = np.empty((len(inputs), SHORT))
+    def plan() -> Iterator[Chunk]:
+        return (chunk for chunk in plan_chunks(layout, {}, BLOCK) if chunk.is_float)
+
+    def part() -> _Measuring:
+        return _Measuring(inputs, bases)
+
+    with beside(plan, part, wanted=two_processes) as other:
+        return norms_of(share(plan, part, lambda _: None, other))
+
+
+class _Measuring:
+    """Measures chunks of all deltas."""
+
+    def __init__(self, inputs: Sequence[Input], bases: Mapping[int, Base]) -> None:
+        self._inputs, self._bases = inputs, bases
+        self._versions = sorted({i.base for i in inputs if i.base is not None})
+        self._buffers = Buffers(BLOCK, len(self._versions) + 1)
+        self._norms = DeltaNorms(len(inputs))
+
+    def work(self, chunk: Chunk) -> None:
+        room, (row, *rows) = self._buffers.places(chunk)
+        origins = dict(zip(self._versions, rows, strict=True))
         with np.errstate(all="ignore"):
-            for chunk in line:
-                for version, row in origins.items():
-                    _read(bases[version].model, chunk, buffers, row)
-                for given, total, tail in zip(inputs, totals, short, strict=True):
-                    delta = _read(given.model, chunk, buffers, buffers.rows[-1])
-                    if given.base is not None:
-                        np.subtract(delta, origins[given.base][: delta.size], delta)
-                    np.multiply(delta, delta, delta)
-                    _add_blocks(chunk, delta, total, tail)
-                if len(chunk.pieces) == 1:
-                    for total, block in zip(totals, fold_rows(short), strict=True):
-                        total.add_block(block)
+            for version, origin in origins.items():
+                _read(self._bases[version].model, chunk, room, origin)
+            for place, given in enumerate(self._inputs):
+                _read(given.model, chunk, room, row)
+                if given.base is not None:
+                    np.subtract(row, origins[given.base], row)
+                self._norms.add(place, chunk, row)
+            self._norms.end(chunk)
 
-    run_lanes([lane] * threads, line, ())
-    return [total.value() for total in totals]
+    def told(self) -> Sequence[Sequence[float]]:
+        return self._norms.blocks
 
 
-def _read(model: OpenModel, chunk: Chunk, buffers: Buffers, row: F64) -> F64:
-    stored, raw = buffers.stored(chunk)
-    model.read_into(chunk.position, raw)
-    values = row[: stored.size]
-    widen(stored, chunk.dtype, values)
-    return values
-
-
-def _add_blocks(chunk: Chunk, squares: F64, total: BlockNorm, tail: F64) -> None:
-    """Fold the squares of one chunk; of a single piece only as far as `tail` goes, since many small steps take long."""
-    if len(chunk.pieces) == 1:
-        folded = fold(squares, SHORT)
-        tail[: folded.size] = folded
-        tail[folded.size :] = 0
-        return
-    start = 0
-    for piece in chunk.pieces:
-        total.add_block(float(fold(squares[start : start + piece.count])[0]))
-        start += piece.count
+def _read(model: OpenModel, chunk: Chunk, room: Room, row: F64) -> None:
+    model.read_into(chunk.position, room.raw)
+    widen(room.values, chunk.dtype, row)
 
 
 def non_finite(layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[int, Base]) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ def look(ctx: Context, root: Path, site: SiteId) -> tuple[Snapshot, SiteView]:
         ConfigError: main cannot be read.
     """
     pulls = ctx.forge.open_pulls()
-    ctx.repository.fetch()
+    ctx.repository.fetch(pulls=())
     main = main_snapshot(ctx.repository)
     line = own_line(ctx.forge, main, pulls, site)
     work = Work(root, main.federation.extension)

@@ -6,10 +6,12 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from weakref import WeakKeyDictionary
 
 from fedops.core.documents import MAX_DOCUMENT_BYTES, Document, Model, load_document, load_json_document
 from fedops.core.errors import ConfigError
 from fedops.core.facts import TreeEntry
+from fedops.core.findings import Finding
 from fedops.core.ids import (
     AGGREGATION_PATH,
     FEDERATION_PATH,
@@ -28,8 +30,11 @@ from fedops.core.ids import (
     site_of_path,
     update_path,
 )
+
+# NOTE: not from core.validate, which imports numpy: `fedops status` comes through here.
+from fedops.core.parse_record import parse_record
 from fedops.core.policy import policy_digest
-from fedops.core.records import MAX_VERSION_BYTES, VersionRecord
+from fedops.core.records import MAX_VERSION_BYTES, Record, VersionRecord
 from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
 from fedops.ports import Repository
 
@@ -122,10 +127,38 @@ class Snapshot:
         return (record.blob, pointer.blob) if record is not None and pointer is not None else None
 
     @cached_property
+    def _named(self) -> frozenset[str]:
+        """Names of the folders below sites/."""
+        return frozenset(site for p in self.files if (site := site_of_path(p)) is not None)
+
+    @cached_property
     def folders(self) -> tuple[SiteId, ...]:
         """Sites that have a record here, ascending; folders with an impossible name are left out."""
-        named = {SiteId(site) for p in self.files if (site := site_of_path(p)) is not None}
-        return tuple(s for s in sorted(named) if site_id_fault(s) is None and record_path(s) in self.files)
+        possible = (SiteId(name) for name in sorted(self._named) if site_id_fault(name) is None)
+        return tuple(site for site in possible if record_path(site) in self.files)
+
+    @cached_property
+    def impossible(self) -> tuple[str, ...]:
+        """Folders below sites/ that can be no site's, ascending: somebody put them there by hand."""
+        return tuple(name for name in sorted(self._named) if site_id_fault(name) is not None)
+
+
+Parsed = tuple[Record | None, tuple[Finding, ...]]
+# NOTE: a blob never changes, and a run asks for the same thousand records again for every pull request. By clone, since
+# in another one the same blob may be damaged.
+_RECORDS: WeakKeyDictionary[Repository, dict[tuple[BlobId, RepoPath, int], Parsed]] = WeakKeyDictionary()
+_MOST_RECORDS = 10_000
+
+
+def site_record(main: Snapshot, site: SiteId, *, max_bytes: int) -> Parsed:
+    """The record of a site that has one, of at most so many bytes, and what is wrong with it; read once in a run."""
+    path = record_path(site)
+    known, key = _RECORDS.setdefault(main.repository, {}), (main.files[path].blob, path, max_bytes)
+    if key not in known:
+        if len(known) >= _MOST_RECORDS:
+            known.clear()
+        known[key] = parse_record(main.bytes_of(path, max_bytes=max_bytes), path, max_bytes=max_bytes)
+    return known[key]
 
 
 def snapshot(repository: Repository, commit: CommitId) -> Snapshot:
@@ -165,6 +198,15 @@ def version_record(repository: Repository, main: Snapshot, number: int) -> tuple
             break
         newer = commit.id, here
     return newer if newer is not None and newer[1].version == number else None
+
+
+def roster_at(repository: Repository, commit: CommitId) -> Sites:
+    """The roster in a commit's tree; nothing else of the tree is looked at.
+
+    Raises:
+        ConfigError: there is none, or it cannot be used.
+    """
+    return Snapshot(repository, commit, {e.path: e for e in repository.entries(commit, SITES_PATH)}).sites
 
 
 def record_at(repository: Repository, commit: CommitId) -> VersionRecord | None:

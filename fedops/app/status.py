@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedops.app.merged import MergedState, merged_state
+from fedops.app.merged import MergedState, future_merges, merged_state
 from fedops.app.signals import waiting_sites
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time
 from fedops.app.work import Work
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Pull, Submission
-from fedops.core.findings import Finding
-from fedops.core.ids import GlobalVersion, SiteId, submit_branch
+from fedops.core.findings import Finding, finding
+from fedops.core.ids import GlobalVersion, SiteId, is_version_branch, submit_branch
 from fedops.core.policy import decide, eligible
 from fedops.core.status import (
     Heartbeat,
@@ -54,11 +54,16 @@ def status(
     pulls: tuple[Pull, ...] = ()
     if forge is not None:
         pulls = tuple(forge.open_pulls())
-        repository.fetch()
+        repository.fetch(pulls=())
     main = main_snapshot(repository)
     told = _Told()
     if forge is not None:
-        told = _Told(len(pulls), _open_pulls(forge, main, pulls, main.sites.sites), _beats(forge, main, now))
+        told = _Told(
+            len(pulls),
+            _open_pulls(forge, main, pulls, main.sites.sites),
+            _beats(forge, main, now),
+            _version_pull(forge, main, pulls),
+        )
     return _report(main, Work(root, main.federation.extension), told, own, now)
 
 
@@ -69,11 +74,24 @@ class _Told:
     Attributes:
         pulls: number of all open pull requests; None: it was not asked.
         mine: the sites' open pull requests.
+        version: number of the pull request that brings the next version, on which the federation waits.
     """
 
     pulls: int | None = None
     mine: Mapping[SiteId, OpenPull] = field(default_factory=dict)
     beats: Mapping[SiteId, Heartbeat] = field(default_factory=dict)
+    version: int | None = None
+
+
+def _version_pull(forge: Forge, main: Snapshot, pulls: Sequence[Pull]) -> int | None:
+    """The pull request that brings the next version; None: there is none that counts."""
+    if not any(is_version_branch(pull.branch) for pull in pulls):
+        return None
+    # NOTE: here, since it imports numpy, for which a command that reads no model does not wait.
+    from fedops.app.version_pulls import look
+
+    counting = look(main.repository, forge, main, pulls).counting
+    return counting.pull.number if counting is not None else None
 
 
 def _report(main: Snapshot, work: Work, told: _Told, own: SiteId | None, now: dt.datetime) -> StatusReport:
@@ -86,7 +104,7 @@ def _report(main: Snapshot, work: Work, told: _Told, own: SiteId | None, now: dt
         (),
         main.version,
         sites=main.sites,
-        open_version_pull=None,
+        open_version_pull=told.version,
         now=now,
     )
     known = sorted(main.sites.sites, key=lambda s: (s != own, s))
@@ -109,8 +127,15 @@ def _report(main: Snapshot, work: Work, told: _Told, own: SiteId | None, now: dt
         work=local,
         pulls=told.pulls,
         next_command=next((next_command(s, local, main.version.version) for s in lines if s.site == own), ""),
-        faults=merged.faults,
+        faults=(*_untagged(main), *merged.faults, *future_merges(merged, now)),
     )
+
+
+def _untagged(main: Snapshot) -> tuple[Finding, ...]:
+    """What is wrong with the current version's tag: only that there is none can be said in a moment."""
+    tag = GlobalVersion(main.version.version).tag
+    missing = main.repository.resolve(f"refs/tags/{tag}") is None
+    return (finding("tag_missing", tag),) if missing else ()
 
 
 def own_line(forge: Forge, main: Snapshot, pulls: Sequence[Pull], site: SiteId) -> SiteLine | None:
@@ -199,13 +224,14 @@ def _open_pulls(forge: Forge, main: Snapshot, pulls: Sequence[Pull], sites: Iter
     """The open pull request of each of these sites, with CI's last word on its head."""
     by_branch = {submit_branch(SiteId(s)): SiteId(s) for s in sites}
     found: dict[SiteId, OpenPull] = {}
+    verdicts = forge.statuses({pull.head for pull in pulls if pull.branch in by_branch}, VERDICT_CONTEXT)
     for pull in pulls:
         site = by_branch.get(pull.branch)
         owned = site is not None and main.sites.site_of(pull.author.id) == site
         # Anybody can open a pull request from a branch of that name; the site's own is the one to show.
         if site is None or (site in found and not owned):
             continue
-        state, text = forge.status(pull.head, VERDICT_CONTEXT) or (None, "")
+        state, text = verdicts.get(pull.head, (None, ""))
         found[site] = OpenPull(pull.number, state, text, pull.opened_at, owned)
     return found
 

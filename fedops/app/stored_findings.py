@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from typing import Literal
 
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import Document, Json
-from fedops.core.findings import CATALOGUE, Finding, finding, slug_of
+from fedops.core.findings import Finding, finding, slug_of
 
 
 def as_read_back(found: Finding) -> Finding:

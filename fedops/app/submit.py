@@ -101,7 +101,7 @@ def submit(
         return Refused(data)
     offer = describe(ctx, work, wanted, file, number)
     pulls = ctx.forge.open_pulls()
-    ctx.repository.fetch()
+    ctx.repository.fetch(pulls=())
     main = main_snapshot(ctx.repository)
     base = _base(main, work, offer)
     refused = site_faults(main, offer.site)

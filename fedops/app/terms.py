@@ -8,9 +8,10 @@ from pathlib import Path
 
 from fedops.app.model_bytes import first, unlimited
 from fedops.app.plans import Content, GlobalFile, Plan, read_bytes, roster, submission_policy
+from fedops.core.catalogue import Slug
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Json
-from fedops.core.findings import Finding, Slug, finding
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SiteId, record_path, site_of_path
 from fedops.core.records import Draft
 from fedops.core.settings import Aggregation, Sites, SubmissionPolicy

@@ -9,13 +9,15 @@ from typing import Literal
 from pydantic import Field
 
 from fedops.app.inspect import Judgement
+from fedops.app.stored_findings import StoredFinding
+from fedops.app.verdict_cache import BytesKey, BytesVerdict
 from fedops.core.documents import Document, Json, load_json_document
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Pull, Verdict, VerdictState
-from fedops.core.findings import Finding, as_json, errors, finding, slug_of
+from fedops.core.findings import as_json, errors
 from fedops.core.ids import CommitId, Digest
-from fedops.core.records import DigestText, Hex40
-from fedops.core.settings import Positive
+from fedops.core.records import DigestText, Hex40, Hex64
+from fedops.core.settings import Natural, Positive
 
 SCHEMA = "fedops.verdicts/v1"
 MAX_BYTES = 16_000_000
@@ -25,14 +27,12 @@ MAX_FINDINGS_BYTES = 4_000  # of one verdict
 _HINT = "pass output `verdicts` of `fedops ci inspect`, or a file of `fedops ci inspect --format json`"
 
 
-class _Finding(Document):
-    id: str
-    slug: str
-    severity: Literal["error", "warning"]
-    where: str
-    got: Json
-    expected: Json
-    detail: dict[str, Json] | None
+class _Bytes(Document):
+    """What the bytes alone say: the findings from this one on, by this base; None in a verdict: they were not read."""
+
+    base_sha256: Hex64
+    fedops: str
+    findings_from: Natural
 
 
 class _Verdict(Document):
@@ -41,8 +41,9 @@ class _Verdict(Document):
     policy: DigestText
     main: Hex40
     state: VerdictState
-    findings: tuple[_Finding, ...]
+    findings: tuple[StoredFinding, ...]
     note: str
+    bytes: _Bytes | None = None
 
 
 class _Verdicts(Document):
@@ -51,7 +52,7 @@ class _Verdicts(Document):
     schema_: Literal["fedops.verdicts/v1"] = Field(alias="schema")
     ok: bool | None = None
     changed: bool | None = None
-    findings: tuple[_Finding, ...] = ()
+    findings: tuple[StoredFinding, ...] = ()
     verdicts: tuple[_Verdict, ...]
 
 
@@ -68,10 +69,18 @@ def dump_verdicts(judged: Iterable[Judgement]) -> Json:
                 "state": j.verdict.state,
                 "findings": [as_json(f) for f in j.verdict.findings],
                 "note": _encodable(j.note),
+                "bytes": _bytes_part(j),
             }
             for j in judged
         ],
     }
+
+
+def _bytes_part(judged: Judgement) -> Json:
+    if judged.reached is None:
+        return None
+    key, count = judged.reached.key, len(judged.verdict.findings) - len(judged.reached.findings)
+    return {"base_sha256": key.base_sha256, "fedops": key.fedops, "findings_from": count}
 
 
 def fitted(verdicts: Json) -> Json:
@@ -124,22 +133,29 @@ def load_verdicts(data: bytes, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
     if len(by_head) < len(stored.verdicts):
         raise ConfigError("verdicts: two for one head", hint=_HINT)
     return tuple(
-        Judgement(pull, _verdict(one), note=one.note)
+        Judgement(pull, _verdict(one), note=one.note, reached=_reached(one))
         for pull in pulls
         if (one := by_head.get((pull.number, pull.head))) is not None
     )
 
 
 def _verdict(one: _Verdict) -> Verdict:
-    findings = tuple(_finding(f) for f in one.findings)
+    findings = tuple(f.finding for f in one.findings)
     if one.state == "accepted" and errors(findings):
         raise ConfigError(f"verdicts: pull {one.pull} is accepted with errors", hint=_HINT)
     return Verdict(CommitId(one.head), Digest(one.policy), CommitId(one.main), one.state, findings)
 
 
-def _finding(one: _Finding) -> Finding:
-    # Text and severity come from the catalogue again, whatever the other job said.
-    return finding(slug_of(one.slug), one.where, got=one.got, expected=one.expected, detail=one.detail)
+def _reached(one: _Verdict) -> BytesVerdict | None:
+    """What is to be remembered of the bytes; None where not all of it came through: nothing may look better than it is."""
+    if one.bytes is None or one.state not in ("accepted", "rejected"):
+        return None
+    stored = one.findings[one.bytes.findings_from :]
+    findings = tuple(f.finding for f in stored)
+    if not all(f.is_known for f in stored) or bool(errors(findings)) != (one.state == "rejected"):
+        return None
+    key = BytesKey(CommitId(one.head), one.bytes.base_sha256, Digest(one.policy), one.bytes.fedops)
+    return BytesVerdict(key, findings)
 
 
 def _encodable(text: str) -> str:

@@ -95,6 +95,11 @@ class Work:
         return self.folder / "cache" / "sha256" / sha256
 
     @property
+    def verified(self) -> Path:
+        """What earlier verifications of this clone have read."""
+        return self.folder / "cache" / "verified.json"
+
+    @property
     def journal(self) -> Path:
         return self.folder / "journal.jsonl"
 

@@ -2,79 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedops.app.feeds import Base, Buffers, Feed, Input
-from fedops.app.lanes import Line, Turns, run_lanes
-from fedops.core.casts import narrow, widen
+from fedops.app.arithmetic import Arithmetic, Work
+from fedops.app.delta_norms import norms_of
+from fedops.app.feeds import Feed, Room
+from fedops.app.lanes import ROOMS, Ring, beside, share
 from fedops.core.chunks import Chunk, plan_chunks
-from fedops.core.facts import F64
-from fedops.core.integers import combine_integers
-from fedops.core.mean import Mean
 from fedops.core.norms import BLOCK
-from fedops.core.settings import IntegerRule
-from fedops.core.strategies.contract import Combine
-from fedops.core.tensors import DTYPES, Placed
+from fedops.core.tensors import DTYPES
 from fedops.ports import ModelSink
 
-_LANE_BYTES = 32 << 20  # of float64 rows that a lane may hold when a strategy wants all deltas at once
+_ROW_BYTES = 32 << 20  # of float64 rows that a process may hold when a strategy wants all deltas at once
 _INTEGER_BYTES = 4 << 20  # of whole numbers, all sites together
+_AHEAD = 4  # chunks that the other process may have read before this one needs them
+_AHEAD_BYTES = 24 << 20  # what they may take
 
-
-class ResultNotFinite(Exception):  # noqa: N818 turned into findings, it is no error
-    """A value of the new version does not fit its dtype.
-
-    Attributes:
-        tensor: its name.
-    """
-
-    def __init__(self, tensor: str) -> None:
-        super().__init__(tensor)
-        self.tensor = tensor
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one pass is given.
-
-    Attributes:
-        layout: the canonical layout of all files.
-        rules: of the integer and bool tensors.
-        inputs: in ascending site id.
-        factors: weight of each input in the sum, in the same order.
-        counts: weight of each input in `rounded_mean`, in the same order.
-        bases: the current version and every version that an update was trained on.
-        current: number of the current version.
-        denominator: of the mean.
-        combine: the strategy.
-        linear: the strategy gets the weighted mean alone.
-        rows: float64 chunk buffers that the strategy needs.
-    """
-
-    layout: tuple[Placed, ...]
-    rules: Mapping[str, IntegerRule]
-    inputs: Sequence[Input]
-    factors: Sequence[float]
-    counts: Sequence[float]
-    bases: Mapping[int, Base]
-    current: int
-    denominator: float
-    combine: Combine
-    linear: bool
-    rows: int
-
-    def base_weights(self) -> Mapping[int, float]:
-        """W_b of each distinct base in ascending order: exact sum of the weights of the sites on it, rounded once."""
-        versions = sorted({i.base for i in self.inputs if i.base is not None})
-        pairs = list(zip(self.inputs, self.factors, strict=True))
-        return {b: math.fsum(w for i, w in pairs if i.base == b) for b in versions}
+# What a processor does for a chunk, in units of reading and hashing it: adding it to the sum, and all of the result.
+_ADD_COST, _MEASURE_COST, _RESULT_COST = 0.3, 0.3, 1.6
 
 
 class WritePass:
@@ -83,145 +34,119 @@ class WritePass:
     Args:
         work: what to compute.
         sink: gets the new version's data in order.
-        threads: lanes.
+        two_processes: True: a second process helps.
         elements: of the largest chunk; None: as memory allows. It does not change the result.
     """
 
-    def __init__(self, work: Work, sink: ModelSink, threads: int, elements: int | None) -> None:
-        self._work, self._sink, self._threads = work, sink, threads
-        self._weights = work.base_weights()
+    def __init__(self, work: Work, sink: ModelSink, *, two_processes: bool, elements: int | None) -> None:
+        self._work, self._sink, self._two_processes = work, sink, two_processes
         self.site_feeds = [Feed(i.model, i.sha256) for i in work.inputs]
         self.base_feeds = {b: Feed(base.model, base.sha256) for b, base in sorted(work.bases.items())}
-        # acc, term and current; or current, delta, out and each base
-        self._rows = 3 if work.linear else 3 + len(self._weights)
         self._elements = elements or self._float_elements()
         self._integer_elements = min(self._elements, max(1, _INTEGER_BYTES // (16 * (len(work.inputs) + 1))))
-        self._turns = Turns()
+        self._room = self._elements * max((DTYPES[p.spec.dtype].itemsize for p in work.layout), default=1)
 
     def _float_elements(self) -> int:
-        rows = 0 if self._work.linear else self._rows + self._work.rows
-        return BLOCK if not rows else max(1, min(BLOCK, _LANE_BYTES // (8 * rows)))
+        rows = 0 if self._work.linear else self._work.rows() + self._work.scratch
+        return BLOCK if not rows else max(1, min(BLOCK, _ROW_BYTES // (8 * rows)))
 
-    def run(self) -> None:
+    def _plan(self) -> Iterator[Chunk]:
+        return plan_chunks(self._work.layout, self._work.rules, self._elements, self._integer_elements)
+
+    def run(self) -> list[float]:
         """Write all chunks.
+
+        Returns:
+            The norm of each input's delta, if they were to be measured.
 
         Raises:
             ResultNotFinite: a value is NaN, infinite or outside an integer dtype.
             StoreError: a file cannot be read or written.
+            FedopsError: the second process was killed.
         """
-        chunks = plan_chunks(self._work.layout, self._work.rules, self._elements, self._integer_elements)
-        line = Line(chunks)
-        places = [self._turns, *(feed.turns for feed in (*self.site_feeds, *self.base_feeds.values()))]
+        hashed = [feed for feed in (*self.site_feeds, *self.base_feeds.values()) if feed.every_chunk]
+        told = (
+            self._run_hashing(hashed)
+            if self._two_processes and hashed
+            else self._run_shared(two_processes=self._two_processes)
+        )
+        return norms_of(told) if self._work.measure else []
 
-        def lane() -> None:
-            buffers = Buffers(self._elements, self._rows)
-            mean = Mean(buffers.rows[0], buffers.rows[1])
-            with np.errstate(all="ignore"):  # what is not finite is looked for in the result
-                for chunk in line:
-                    raw = self._float(chunk, buffers, mean) if chunk.is_float else self._integer(chunk, buffers)
-                    self._turns.wait(chunk.index)
-                    self._sink.append(raw)
-                    self._turns.done(chunk.index)
+    # ------------------------------------------------------------------ both processes make chunks
 
-        run_lanes([lane] * self._threads, line, places)
+    def _run_shared(self, *, two_processes: bool) -> list[Any]:
+        ring = Ring(ROOMS if two_processes else 1, self._room)
 
-    def _float(self, chunk: Chunk, buffers: Buffers, mean: Mean) -> memoryview:
-        out, raw = buffers.result(chunk)
-        current = buffers.rows[2][: out.size]
-        delta = self._mean(chunk, buffers, mean) if self._work.linear else self._combined(chunk, buffers)
-        np.add(current, delta, current)
-        if not narrow(current, chunk.dtype, out):
-            raise ResultNotFinite(_tensor_at(chunk, out))
-        return raw
+        def part() -> _Making:
+            return self._making(ring)
 
-    def _mean(self, chunk: Chunk, buffers: Buffers, mean: Mean) -> F64:
-        """The new delta of a linear strategy; the current version is left in row 2."""
-        work = self._work
-        stored, raw = buffers.stored(chunk)
-        current = buffers.rows[2][: stored.size]
-        mean.begin(stored.size)
-        for feed, weight in zip(self.site_feeds, work.factors, strict=True):
-            feed.read(chunk, raw)
-            mean.add(stored, chunk.dtype, weight)
-        for version, feed in self.base_feeds.items():
-            if version in self._weights:
-                feed.read(chunk, raw)
-                keep = current if version == work.current else None
-                mean.subtract(stored, chunk.dtype, self._weights[version], keep)
-            elif version == work.current:
-                feed.read(chunk, raw)
-                widen(stored, chunk.dtype, current)
-            elif feed.every_chunk:
-                feed.read(chunk, raw)
-        delta = mean.delta(work.denominator)
-        work.combine(iter((delta,)), delta, {})
-        return delta
+        with beside(self._plan, part, wanted=two_processes) as other:
+            return share(self._plan, part, partial(self._deliver, ring), other)
 
-    def _combined(self, chunk: Chunk, buffers: Buffers) -> F64:
-        """The new delta of a strategy that wants all deltas; the current version is left in row 2."""
-        work, count = self._work, chunk.count
-        stored, raw = buffers.stored(chunk)
-        out, row, current, *rows = (r[:count] for r in buffers.rows)
-        origins = dict(zip(self._weights, rows, strict=True))
-        for version, feed in self.base_feeds.items():
-            if version in origins or version == work.current or feed.every_chunk:
-                feed.read(chunk, raw)
-            if version == work.current:
-                widen(stored, chunk.dtype, current)
-            if version in origins:
-                widen(stored, chunk.dtype, origins[version])
+    def _making(self, ring: Ring) -> _Making:
+        return _Making(Arithmetic(self._work, self.site_feeds, self.base_feeds, self._elements), ring)
 
-        def deltas() -> Iterator[F64]:
-            for given, feed in zip(work.inputs, self.site_feeds, strict=True):
-                feed.read(chunk, raw)
-                widen(stored, chunk.dtype, row)
-                if given.base is not None:
-                    np.subtract(row, origins[given.base], row)
-                yield row
+    def _deliver(self, ring: Ring, chunk: Chunk) -> None:
+        self._sink.append(Room.of(ring.room(chunk), chunk).raw)
 
-        source = deltas()
-        work.combine(source, out, {})
-        if any(feed.every_chunk for feed in self.site_feeds):
-            for _ in source:  # a strategy may leave some out; the next chunk waits for their digests all the same
-                pass
-        return out
+    # ------------------------------------------------------------------ the other one reads and hashes
 
-    def _integer(self, chunk: Chunk, buffers: Buffers) -> memoryview:
-        work, rule = self._work, chunk.rule
-        assert rule is not None
-        need_bases = rule == "sum_of_deltas"
-        bases = {
-            version: _whole(feed, chunk)
-            for version, feed in self.base_feeds.items()
-            if need_bases or version == work.current or feed.every_chunk
-        }
-        updates = [_whole(feed, chunk) for feed in self.site_feeds if rule != "keep" or feed.every_chunk]
-        origins = [bases[i.weighted.submission.base_version] for i in work.inputs] if need_bases else []
-        out, raw = buffers.result(chunk)
-        start = 0
-        for piece in chunk.pieces:
-            here = slice(start, start + piece.count)
-            new = combine_integers(
-                rule, bases[work.current][here], [u[here] for u in updates], [b[here] for b in origins], work.counts
-            )
-            if new is None:
-                raise ResultNotFinite(piece.name)
-            out[here] = new
-            start += piece.count
-        return raw
+    def _run_hashing(self, hashed: Sequence[Feed]) -> list[Any]:
+        """A file can be hashed by one process alone, so the other one takes some files and this one does all the rest."""
+        theirs = hashed[: self._share_of(len(hashed))]
+        rooms = max(2, min(_AHEAD, _AHEAD_BYTES // (len(theirs) * self._room)))
+        read, ring = Ring(rooms, len(theirs) * self._room), Ring(1, self._room)
+
+        def place(number: int, chunk: Chunk) -> NDArray[np.uint8]:
+            return read.room(chunk)[number * self._room : (number + 1) * self._room]
+
+        places = [partial(place, number) for number in range(len(theirs))]
+        with beside(self._plan, lambda: Reading(theirs, places), wanted=True) as other:
+            if other is None:
+                return self._run_shared(two_processes=False)
+            for feed, found in zip(theirs, places, strict=True):
+                feed.read_elsewhere(found)
+            mine, ahead, given = self._making(ring), self._plan(), 0
+            for chunk in self._plan():
+                for coming in islice(ahead, chunk.index + rooms - given):
+                    other.give(coming)
+                    given += 1
+                other.has_done(chunk, wait=True)
+                mine.work(chunk)
+                self._deliver(ring, chunk)
+            for feed, digest in zip(theirs, other.told(), strict=True):
+                feed.was_read_elsewhere(digest)
+            return [mine.told()]
+
+    def _share_of(self, hashed: int) -> int:
+        """How many files keep the other process as busy as this one, within its memory."""
+        files = len(self.site_feeds) + len(self.base_feeds)
+        rest = files * (_ADD_COST + _MEASURE_COST * self._work.measure) + _RESULT_COST
+        return max(1, min(round((hashed + rest) / 2), hashed, _AHEAD_BYTES // (2 * self._room)))
 
 
-def _whole(feed: Feed, chunk: Chunk) -> NDArray[Any]:
-    """A chunk of whole numbers; any byte but 0 is true."""
-    raw = np.empty(chunk.count * DTYPES[chunk.dtype].itemsize, np.uint8)
-    feed.read(chunk, raw.data)
-    return np.not_equal(raw, 0) if chunk.dtype == "BOOL" else raw.view(DTYPES[chunk.dtype].storage)
+class _Making:
+    """Makes chunks into the rooms of a ring."""
+
+    def __init__(self, arithmetic: Arithmetic, ring: Ring) -> None:
+        self._arithmetic, self._ring = arithmetic, ring
+
+    def work(self, chunk: Chunk) -> None:
+        self._arithmetic.make(chunk, self._ring.room(chunk))
+
+    def told(self) -> Sequence[Sequence[float]]:
+        return self._arithmetic.norms.blocks
 
 
-def _tensor_at(chunk: Chunk, out: NDArray[Any]) -> str:
-    """The tensor in which the first value that is not finite lies."""
-    values = np.empty(out.size)
-    widen(out, chunk.dtype, values)
-    index = int(np.argmin(np.isfinite(values)))
-    ends = accumulate(piece.count for piece in chunk.pieces)
-    return next(piece.name for piece, end in zip(chunk.pieces, ends, strict=True) if index < end)
+class Reading:
+    """Reads and hashes chunks of some files into shared memory."""
+
+    def __init__(self, feeds: Sequence[Feed], places: Sequence[Callable[[Chunk], NDArray[np.uint8]]]) -> None:
+        self._feeds, self._places = feeds, places
+
+    def work(self, chunk: Chunk) -> None:
+        for feed, place in zip(self._feeds, self._places, strict=True):
+            feed.read(chunk, Room.of(place(chunk), chunk))
+
+    def told(self) -> Sequence[str | None]:
+        return [feed.digest for feed in self._feeds]

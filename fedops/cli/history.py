@@ -29,7 +29,7 @@ def log_command(limit: int | None, every: bool, no_fetch: bool, fmt: Format) -> 
 
     with open_reader() as (_, repository, _):
         if not no_fetch:
-            repository.fetch()
+            repository.fetch(pulls=())
         versions = log(repository, limit=None if every else limit or DEFAULT_VERSIONS)
     result = document("log", ok=True, changed=False, versions=[made_document(made) for made in versions])
     emit(fmt, result, log_text(versions))
@@ -47,7 +47,7 @@ def show_command(version: int | None, no_fetch: bool, fmt: Format) -> None:
 
     with open_reader() as (_, repository, _):
         if not no_fetch:
-            repository.fetch()
+            repository.fetch(pulls=())
         made = show(repository, number=version)
     emit(fmt, document("show", ok=True, changed=False, **made_document(made)), show_text(made))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,10 @@ import click
 
 from fedops import __version__
 from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
+from fedops.cli.wheel import parse_wheel, wheel_hash_option, wheel_url_option
 from fedops.core.errors import ConfigError
 from fedops.core.findings import errors
+from fedops.core.github_hosts import host_of
 from fedops.core.ids import FEDERATION_PATH, GlobalVersion
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z
 @click.command("init")
 @click.option("--origin", type=PATH, help="Make a bare repository there, and this folder a clone of it.")
 @click.option("--name", help="Name of the federation. Default: this folder's name.")
-@click.option("--forge", default="git", show_default=True, help="git, or github:OWNER/NAME.")
+@click.option("--forge", default="git", show_default=True, help="git, or github:OWNER/NAME[@API-URL].")
 @click.option("--store", help=f"ocidir:PATH or oci://HOST/NAMESPACE. Default on forge git: {DEFAULT_STORE}, in origin.")
 @click.option("--lead", metavar="LOGIN:ID", help="Forge account of a lead; on forge git any number.")
 @click.option("--lead-key", multiple=True, metavar="FILE.pub", help="SSH public key of the lead; repeatable.")
@@ -46,6 +49,8 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z
 @click.option("--tensor", multiple=True, metavar="NAME:DTYPE:SHAPE", help="Of --generator: coef:F32:1,30; repeatable.")
 @click.option("--quorum", type=click.IntRange(min=1), default=3, show_default=True, help="Updates that make a version.")
 @click.option("--hyperparameter", multiple=True, metavar="NAME=VALUE", help="Handed to the sites' code; repeatable.")
+@wheel_hash_option
+@wheel_url_option
 @click.option("--example", is_flag=True, help="The example federation, with three synthetic sites.")
 @dry_run_option
 @format_option
@@ -62,6 +67,8 @@ def init_command(
     tensor: Sequence[str],
     quorum: int,
     hyperparameter: Sequence[str],
+    wheel_hash: str | None,
+    wheel_url: str | None,
     example: bool,
     dry_run: bool,
     fmt: Format,
@@ -73,16 +80,17 @@ def init_command(
     """
     folder = Path.cwd()
     if example:
-        _demand_alone(name, store, lead, model, generator)
+        _demand_alone(name, store, lead, model, generator, wheel_hash, wheel_url)
         wanted = _example()
     else:
         choice = _first_model(model, generator, seed, tensor)
         wanted = _wanted(folder, name, forge, store, _lead(lead, lead_key), choice, quorum, hyperparameter)
+        wanted = replace(wanted, scaffold=replace(wanted.scaffold, wheel=parse_wheel(wheel_hash, wheel_url)))
     from fedops.app.init import init
     from fedops.cli.wire import signing_key
     from fedops.cli.work_tree import update_work_tree
 
-    with _ground(folder, origin, example=example, dry_run=dry_run) as ground:
+    with _ground(folder, origin, wanted.scaffold.forge, example=example, dry_run=dry_run) as ground:
         founded = init(ground, replace(wanted, key=signing_key(folder)), dry_run=dry_run)
         moved = None if dry_run or founded.record is None else update_work_tree(ground.repository)
     _report(founded, wanted, moved, fmt, dry_run=dry_run)
@@ -110,6 +118,8 @@ def _report(founded: Founded, wanted: Wanted, moved: str | None, fmt: Format, *,
         say_findings(founded.findings)
         if founded.written and not dry_run:
             say("next: fedops site add SITE --login LOGIN --id ID --key KEY.pub")
+            if wanted.scaffold.forge.kind == "github" and wanted.scaffold.wheel is None:
+                say("and: fedops upgrade --wheel-hash SHA256 --wheel-url URL; until then CI stops at the installation")
     answer(founded.findings)
 
 
@@ -202,10 +212,11 @@ def _forge(text: str) -> Forge:
 
     if text == "git":
         return Forge()
-    kind, _, repository = text.partition(":")
+    kind, _, rest = text.partition(":")
+    repository, at, api_url = rest.partition("@")
     if kind != "github" or not _REPOSITORY.match(repository):
         raise ConfigError(f"--forge {text!r}: -> git, or github:OWNER/NAME")
-    return Forge(kind="github", repository=repository)
+    return Forge(kind="github", repository=repository, api_url=host_of(api_url).api if at else None)
 
 
 def _lead(text: str | None, keys: Sequence[str]) -> Lead | None:
@@ -239,11 +250,12 @@ def _hyperparameters(texts: Sequence[str]) -> dict[str, Json]:
 
 
 @contextmanager
-def _ground(folder: Path, origin: Path | None, *, example: bool, dry_run: bool) -> Iterator[Ground]:
+def _ground(folder: Path, origin: Path | None, forge: Forge, *, example: bool, dry_run: bool) -> Iterator[Ground]:
     """The clone, made if --origin says so, and everything else that init needs."""
     from fedops.adapters.git_setup import demand_clone, is_clone, make_origin
     from fedops.app.founding import Ground
     from fedops.cli import wire
+    from fedops.cli.tokens import git_environment
 
     branch = wire.read_federation(folder).branch if (folder / FEDERATION_PATH).is_file() else "main"
     with ExitStack() as stack:
@@ -256,7 +268,7 @@ def _ground(folder: Path, origin: Path | None, *, example: bool, dry_run: bool) 
         if origin is not None:
             make_origin(clone, origin, branch)
         demand_clone(clone, branch)
-        repo = stack.enter_context(wire.repository(clone, branch))
+        repo = stack.enter_context(wire.repository(clone, branch, git_environment(forge, os.environ)))
         base = wire.origin_folder(repo, clone)
         yield Ground(
             repository=repo,
@@ -285,4 +297,4 @@ def _store(url: str, *, base: Path, shared: bool, dry_run: bool) -> Store:
                 (base / folder).mkdir(parents=True, exist_ok=True)
             except OSError as e:
                 raise ConfigError(f"store {base / folder}: the folder cannot be made: {e.strerror}") from e
-    return wire.store(url, relative_to=base)
+    return wire.store(url, relative_to=base, registries=wire.registries_of(url))

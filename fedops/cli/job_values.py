@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fedops.core.errors import ConfigError
-from fedops.core.ids import BlobId, CommitId, Digest, is_digest, is_hex
+from fedops.core.ids import BlobId, CommitId, is_hex
 
 if TYPE_CHECKING:
+    from fedops.app.next_version import Ticket
     from fedops.ports import Repository
 
 MAX_VERDICTS_BYTES = 16_000_000  # of a file; a job output has at most 1 MB
@@ -61,15 +62,18 @@ def moment(text: str) -> dt.datetime:
     return at
 
 
-def proposal_digest(text: str) -> Digest:
-    """The manifest digest of a proposal.
+def proposal_ticket(text: str) -> Ticket:
+    """What `ci aggregate` prepared.
 
     Raises:
         ConfigError: not a digest.
     """
-    if not is_digest(text):
+    from fedops.app.next_version import Ticket
+
+    ticket = Ticket.parse(text)
+    if ticket is None:
         raise ConfigError(f"--proposal {text!r}: not a digest -> sha256: and 64 hex digits")
-    return Digest(text)
+    return ticket
 
 
 def verdicts_bytes(text: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import os
@@ -29,6 +30,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # And pydantic: looking through all installed packages for plugins of its own costs as much as reading five documents.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
+# New objects after which Python looks for cycles. What imports make stays, and looking through it again and again takes a
+# twentieth of the start-up.
+_GARBAGE = 100_000
+
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Every day": {
         "status": ("status", "Who is where, and what the federation waits for."),
@@ -44,12 +49,16 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("init", "Make this repository a federation."),
         "site": ("roster", "Add, suspend or list sites."),
         "join": ("roster", "Set this clone up as a site's."),
+        "upgrade": ("upgrade", "Bring the generated files to this fedops."),
         "review": ("review", "Approve or reject a pull request."),
+        "rollback": ("rollback", "Take the model back to an earlier version."),
     },
     "Anyone": {
         "verify": ("verify", "Recompute versions from git and the bytes."),
         "doctor": ("doctor", "What keeps this clone from working, and what to do."),
+        "dvc": ("dvc", "DVC's own commands, with the stores as remotes."),
         "demo": ("demo", "A whole federation in a folder, on real data."),
+        "local": ("local", "Run the workflow files on this machine, with act."),
     },
     "Offline": {
         "aggregate": ("aggregate", "Aggregate files by a plan, without a repository."),
@@ -61,11 +70,15 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: where for section in SECTIONS.values() for name, where in section.items()}
 
 
-GROUPS = tuple(name for name in COMMANDS if name in ("ci", "site"))
+GROUPS = tuple(name for name in COMMANDS if name in ("ci", "dvc", "local", "site"))
 # Commands whose document has another name than the command.
 DOCUMENTS: dict[tuple[str, ...], str] = {
     ("ci", "inspect"): "verdicts",
     ("ci", "aggregate"): "propose",
+    ("dvc", "install-hook"): "dvc-hook",
+    ("dvc", "remove-hook"): "dvc-hook",
+    ("local", "run"): "local",
+    ("local", "up"): "local",
     ("site", "list"): "site-list",
 }
 
@@ -149,7 +162,10 @@ def main() -> None:
     """Entry point of the installed command."""
     if "_FEDOPS_COMPLETE" in os.environ:
         cli(prog_name="fedops")  # a shell asks what may come next; click answers and ends the process
-    sys.exit(run(sys.argv[1:]))
+    gc.set_threshold(_GARBAGE)
+    code = run(sys.argv[1:])
+    gc.freeze()  # the process ends: nobody needs the cycles among all that was imported to be found first
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from fedops.core.status import SiteLine, StatusReport
 
 @click.command("status")
 @no_fetch_option
+@click.option("--all", "every", is_flag=True, help="A row for every site, also of a large federation.")
 @format_option
-def status_command(no_fetch: bool, fmt: Format) -> None:
+def status_command(no_fetch: bool, every: bool, fmt: Format) -> None:
     """Who is where, and what the federation waits for."""
     from fedops.app.status import status
     from fedops.cli.wire import SystemClock, open_reader
@@ -26,7 +27,7 @@ def status_command(no_fetch: bool, fmt: Format) -> None:
     now = SystemClock().now()
     with open_reader() as (root, repository, forge):
         report = status(repository, None if no_fetch else forge, root, own=own_site(root), now=now)
-    emit(fmt, status_document(report), status_text(report, now))
+    emit(fmt, status_document(report), status_text(report, now, every=every))
 
 
 def status_document(report: StatusReport) -> dict[str, Any]:

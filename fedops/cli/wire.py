@@ -9,7 +9,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,11 +18,13 @@ from fedops.core.errors import ConfigError
 from fedops.core.ids import FEDERATION_PATH
 
 if TYPE_CHECKING:
+    from fedops.adapters.dvc_remote import Stores
     from fedops.adapters.git_repo import GitRepository
     from fedops.app.context import Context
+    from fedops.cli.stores import Registries
     from fedops.core.facts import Artifact
     from fedops.core.settings import Federation
-    from fedops.ports import Forge, Models, Store
+    from fedops.ports import Forge, Models, Progress, Store
 
 
 class SystemClock:
@@ -42,26 +44,50 @@ def models() -> Models:
     return ModelFiles()
 
 
-def store(url: str, *, relative_to: Path) -> Store:
+def store(url: str, *, relative_to: Path, registries: Registries | None = None) -> Store:
     """Open a store by its URL.
 
+    Args:
+        registries: opens those in registries; None: one for this use, which knows of no federation.
+
     Raises:
-        ConfigError: a scheme that this version does not know.
+        ConfigError: not the URL of a store.
     """
     if url.startswith("ocidir:"):
         from fedops.adapters.store_layout import LayoutStore
 
         return LayoutStore(relative_to / url.removeprefix("ocidir:"))
-    raise ConfigError(
-        f"store {url}: not available in this version -> ocidir:PATH", hint="see federation.yaml: store.url"
-    )
+    return (registries or registries_of(None)).open(url)
 
 
-def repository(path: Path, main: str = "main") -> GitRepository:
-    """Open the clone that `path` lies in."""
+def registries_of(home: str | None, progress: Progress | None = None) -> Registries:
+    """Registries, for a federation whose own store is at the URL `home`."""
+    from fedops.cli.stores import Registries
+
+    return Registries(os.environ, home=home, clock=SystemClock(), progress=progress)
+
+
+def repository(path: Path, main: str = "main", env: Mapping[str, str] | None = None) -> GitRepository:
+    """Open the clone that `path` lies in.
+
+    Args:
+        env: added to git's environment.
+    """
     from fedops.adapters.git_repo import GitRepository
 
-    return GitRepository(path, main=main)
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return GitRepository(path, main=main, env=env)
+    from fedops.core.workflows import JOB_AUTHOR
+
+    # NOTE: on GitHub's runners git knows no user, and would refuse to write a commit.
+    return GitRepository(path, main=main, author=JOB_AUTHOR, env=env)
+
+
+def clone_of(root: Path, federation: Federation) -> GitRepository:
+    """Open a federation's clone; git logs in on the forge as the REST API does."""
+    from fedops.cli.tokens import git_environment
+
+    return repository(root, federation.branch, git_environment(federation.forge, os.environ))
 
 
 def federation_root(start: Path) -> Path:
@@ -97,6 +123,28 @@ def origin_folder(repo: GitRepository, root: Path) -> Path:
     return root
 
 
+def dvc_stores() -> Stores:
+    """Stores as DVC's remotes are given them."""
+    from fedops.adapters.dvc_remote import Stores
+    from fedops.core.errors import GitError
+
+    def base(folder: Path) -> Path:
+        try:
+            with repository(folder) as repo:
+                return origin_folder(repo, folder)
+        except GitError:  # no git, or none of its own: then there is no origin
+            return folder
+
+    def opened(url: str, progress: Progress) -> Store:
+        try:
+            home = read_federation(federation_root(Path.cwd())).store.url
+        except ConfigError:  # `dvc get URL` is for everybody
+            home = None
+        return store(url, relative_to=Path.cwd(), registries=registries_of(home, progress))
+
+    return Stores(open=opened, base=base)
+
+
 def signing_key(root: Path) -> Path | None:
     """The private key that signs here: FEDOPS_KEY, or the one `fedops join` noted in .fedops/site.yaml."""
     from fedops.app.site_state import read_site_state
@@ -113,7 +161,21 @@ def forge(federation: Federation, repo: GitRepository, key: Path | None) -> Forg
         from fedops.adapters.forge_git import GitForge
 
         return GitForge(repo, clock=SystemClock(), key=key, main=federation.branch)
-    raise ConfigError("federation.yaml: forge.kind: github is not available in this version -> git")
+    from fedops.adapters.forge_github import GitHubForge
+    from fedops.adapters.github_people import JOB_TOKEN
+    from fedops.cli.tokens import forge_token
+    from fedops.core.github_hosts import host_of
+
+    host = host_of(federation.forge.api_url)
+    return GitHubForge(
+        repo,
+        host=host,
+        name=str(federation.forge.repository),
+        token=forge_token(host, os.environ),
+        clock=SystemClock(),
+        main=federation.branch,
+        bot=os.environ.get("FEDOPS_BOT") or JOB_TOKEN,
+    )
 
 
 def software() -> dict[str, str]:
@@ -135,17 +197,22 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
 
     root = federation_root(start or Path.cwd())
     federation = read_federation(root)
-    with repository(root, federation.branch) as repo, tempfile.TemporaryDirectory(prefix="fedops-") as scratch:
+    progress = TerminalProgress()
+    with (
+        clone_of(root, federation) as repo,
+        tempfile.TemporaryDirectory(prefix="fedops-") as scratch,
+        closing(registries_of(federation.store.url, progress)) as registries,
+    ):
         base = origin_folder(repo, root)
         yield (
             root,
             Context(
                 repository=repo,
                 forge=forge(federation, repo, key or signing_key(root)),
-                stores=lambda url: store(url, relative_to=base),
+                stores=lambda url: store(url, relative_to=base, registries=registries),
                 models=models(),
                 clock=SystemClock(),
-                progress=TerminalProgress(),
+                progress=progress,
                 scratch=Path(scratch),
                 software=software(),
                 run_url=os.environ.get("FEDOPS_RUN_URL"),
@@ -159,7 +226,12 @@ def with_late_stores(ctx: Context, root: Path) -> Context:
 
     repo = ctx.repository
     assert isinstance(repo, GitRepository)
-    return dataclasses.replace(ctx, stores=lambda url: store(url, relative_to=origin_folder(repo, root)))
+    inner = ctx.stores
+
+    def opened(url: str) -> Store:
+        return store(url, relative_to=origin_folder(repo, root)) if url.startswith("ocidir:") else inner(url)
+
+    return dataclasses.replace(ctx, stores=opened)
 
 
 class _NotingStore:
@@ -207,5 +279,5 @@ def open_reader(start: Path | None = None) -> Iterator[tuple[Path, GitRepository
     """
     root = federation_root(start or Path.cwd())
     federation = read_federation(root)
-    with repository(root, federation.branch) as repo:
+    with clone_of(root, federation) as repo:
         yield root, repo, forge(federation, repo, signing_key(root))

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fedops.core.catalogue import Slug
 from fedops.core.documents import BadJson, parse_json
 from fedops.core.facts import Json, Layer
-from fedops.core.findings import Finding, Slug, finding
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import Digest, SiteId, digest_of_hex, hex_of_digest, is_digest, repository_of, site_id_fault
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
@@ -30,6 +31,9 @@ MAX_CONFIG_BYTES = 16 << 20  # a proposal names every tensor
 
 ARCHIVE = "archive"
 EMPTY_CONFIG = b"{}"
+FIRST_ANNOTATIONS: Mapping[str, str] = {
+    "fl.version": "0"
+}  # of v0; no time in it: its digest is a function of the bytes
 EXTENSIONS: Mapping[str, str] = {"safetensors": "safetensors", "opaque": "bin"}  # by the federation's model format
 TITLES = frozenset(f"{name}.{extension}" for name in ("update", "model") for extension in EXTENSIONS.values())
 

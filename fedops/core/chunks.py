@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from fedops.core.facts import Dtype, Specs
 from fedops.core.norms import BLOCK
@@ -31,7 +32,7 @@ class Chunk:
     rule: IntegerRule | None  # None: float
     pieces: tuple[Piece, ...]
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Elements."""
         return sum(piece.count for piece in self.pieces)

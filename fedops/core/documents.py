@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import yaml
@@ -146,9 +148,20 @@ _NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9_:]*\Z|0[xob][0-9a-fA-F_]+\Z")
 _Lines = dict[tuple[str | int, ...], int]
 
 
-def _scalar(node: yaml.ScalarNode, where: str) -> Json:
-    text, line = str(node.value), node.start_mark.line + 1
-    if node.style is not None:
+# NOTE: libyaml is several times as fast (a roster of a thousand sites: 0.1 s). Where it is not built in, refuses a text,
+# or reads some characters otherwise, PyYAML's own parser has the word, so that all machines read and say the same.
+_FAST: Any = getattr(yaml, "CSafeLoader", None)
+_READ_OTHERWISE = re.compile("[|>][-+0-9]*#|[?\t\r\x85\u2028\u2029\ufeff]")
+
+
+def _line(event: yaml.Event) -> int:
+    """Of an event, from 1."""
+    return event.start_mark.line + 1 if event.start_mark is not None else 1
+
+
+def _scalar(event: yaml.ScalarEvent, where: str) -> Json:
+    text, line = str(event.value), _line(event)
+    if event.style:  # quoted, or a block; a bare one has None, or "" from libyaml
         return text
     if text in ("true", "false"):
         return text == "true"
@@ -168,26 +181,89 @@ def _scalar(node: yaml.ScalarNode, where: str) -> Json:
     return text
 
 
-def _build(node: yaml.Node, where: str, at: tuple[str | int, ...], lines: _Lines) -> Json:
-    line = node.start_mark.line + 1
-    lines[at] = line
-    if len(at) > MAX_DEPTH:
-        raise ConfigError(f"{where}:{line}: nested more than {MAX_DEPTH} deep")
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, where)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(child, where, (*at, i), lines) for i, child in enumerate(node.value)]
-    out: dict[str, Json] = {}
-    assert isinstance(node, yaml.MappingNode)
-    for key_node, value_node in node.value:
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-        if not isinstance(key, str) or key == "<<":
-            raise ConfigError(f"{where}:{key_node.start_mark.line + 1}: a key must be plain text")
-        if key in out:
-            raise ConfigError(f"{where}:{key_node.start_mark.line + 1}: repeated key {key!r}")
-        out[key] = _build(value_node, where, (*at, key), lines)
-        lines[(*at, key)] = key_node.start_mark.line + 1
-    return out
+@dataclass
+class _Open:
+    """A mapping or sequence that is being read.
+
+    Attributes:
+        at: its place.
+        key: of a mapping, the one whose value comes next.
+    """
+
+    at: tuple[str | int, ...]
+    value: dict[str, Json] | list[Json]
+    key: str | None = None
+
+
+def _key(event: yaml.Event, here: _Open, where: str, lines: _Lines) -> None:
+    """Take the next event as a key of an open mapping."""
+    line = _line(event)
+    if not isinstance(event, yaml.ScalarEvent) or event.value == "<<":
+        raise ConfigError(f"{where}:{line}: a key must be plain text")
+    if event.value in here.value:
+        raise ConfigError(f"{where}:{line}: repeated key {event.value!r}")
+    here.key = event.value
+    lines[(*here.at, here.key)] = line
+
+
+def _read_events(events: Iterable[yaml.Event], where: str) -> tuple[list[Json], _Lines]:
+    """The documents of a stream, at most one, and where everything stands in it; no recursion, whatever the depth."""
+    lines: _Lines = {}
+    documents: list[Json] = []
+    stack: list[_Open] = []
+    for event in events:
+        line = _line(event)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise ConfigError(f"{where}:{line}: anchors and aliases are not allowed")
+        if getattr(event, "tag", None) is not None:
+            raise ConfigError(f"{where}:{line}: tags are not allowed")
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        if isinstance(event, yaml.DocumentStartEvent) and documents:
+            raise ConfigError(f"{where}:{line}: another document begins")
+        if not isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
+            continue
+        here = stack[-1] if stack else None
+        if here is not None and isinstance(here.value, dict) and here.key is None:
+            _key(event, here, where, lines)
+            continue
+        at = _place(here)
+        lines.setdefault(at, line)
+        if len(at) > MAX_DEPTH:
+            raise ConfigError(f"{where}:{line}: nested more than {MAX_DEPTH} deep")
+        value = _scalar(event, where) if isinstance(event, yaml.ScalarEvent) else _collection(event, at, stack)
+        if here is None:
+            documents.append(value)
+        elif isinstance(here.value, list):
+            here.value.append(value)
+        else:
+            assert here.key is not None
+            here.value[here.key], here.key = value, None
+    return documents, lines
+
+
+def _place(here: _Open | None) -> tuple[str | int, ...]:
+    """Of the value that comes next."""
+    if here is None:
+        return ()
+    if isinstance(here.value, list):
+        return (*here.at, len(here.value))
+    assert here.key is not None
+    return (*here.at, here.key)
+
+
+def _collection(event: yaml.Event, at: tuple[str | int, ...], stack: list[_Open]) -> Json:
+    """Open a mapping or sequence; what follows fills it."""
+    value: dict[str, Json] | list[Json] = {} if isinstance(event, yaml.MappingStartEvent) else []
+    stack.append(_Open(at, value))
+    return value
+
+
+def _documents(text: str, where: str) -> tuple[list[Json], _Lines]:
+    if _FAST is not None and not _READ_OTHERWISE.search(text):
+        with suppress(yaml.YAMLError):
+            return _read_events(yaml.parse(text, Loader=_FAST), where)
+    return _read_events(yaml.parse(text, Loader=yaml.SafeLoader), where)
 
 
 def parse_yaml(data: bytes, where: str) -> tuple[Json, _Lines]:
@@ -202,27 +278,17 @@ def parse_yaml(data: bytes, where: str) -> tuple[Json, _Lines]:
     if len(data) > MAX_DOCUMENT_BYTES:
         raise ConfigError(f"{where}: {len(data)} bytes -> at most {MAX_DOCUMENT_BYTES}")
     try:
-        text = data.decode("utf-8")
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise ConfigError(f"{where}:{line}: anchors and aliases are not allowed")
-            if getattr(event, "tag", None) is not None:
-                raise ConfigError(f"{where}:{line}: tags are not allowed")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        documents, lines = _documents(data.decode("utf-8"), where)
     except UnicodeDecodeError as e:
         raise ConfigError(f"{where}: not UTF-8 at byte {e.start}") from e
-    except RecursionError as e:
-        raise ConfigError(f"{where}: nested too deep") from e
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else 1
         raise ConfigError(f"{where}:{line}: {e.problem or e.context or 'not YAML'}") from e
     except yaml.YAMLError as e:
         raise ConfigError(f"{where}: not YAML: {str(e).splitlines()[0]}") from e
-    if node is None:
+    if not documents:
         raise ConfigError(f"{where}: the file is empty")
-    lines: _Lines = {}
-    return _build(node, where, (), lines), lines
+    return documents[0], lines
 
 
 def explain(error: ValidationError, where: str, lines: _Lines) -> str:

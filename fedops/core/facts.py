@@ -98,9 +98,17 @@ class Pull:
 
 @dataclass(frozen=True)
 class Review:
+    """What one account says of one head.
+
+    Attributes:
+        proof: signed commit that says so, where the forge has such a thing: it travels with main, for auditors. Not part
+            of what is said: two reviews that differ in it alone are equal.
+    """
+
     author: Account
     head: CommitId
     state: Literal["approved", "changes_requested", "dismissed"]
+    proof: CommitId | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -220,9 +228,14 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Wait:
-    reason: Literal["nothing_new", "quorum", "grace", "review", "unavailable"]
+    """Attributes:
+    pull: of the version that is under review, for the reason "review".
+    """
+
+    reason: Literal["nothing_new", "quorum", "grace", "review", "rejected", "unavailable"]
     missing: tuple[SiteId, ...] = ()
     until: dt.datetime | None = None
+    pull: int | None = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,11 @@ class Host:
         """The "owner/name" that a git address on this host names, by HTTPS or ssh; None for any other address."""
         scp = _SCP.match(url)
         parts = _split(f"ssh://{scp[1]}/{scp[2]}" if scp else url)
-        if parts is None or parts.hostname != urlsplit(self.web).hostname or parts.scheme not in ("https", "http", "ssh"):
+        if (
+            parts is None
+            or parts.hostname != urlsplit(self.web).hostname
+            or parts.scheme not in ("https", "http", "ssh")
+        ):
             return None
         name = parts.path.strip("/").removesuffix(".git")
         return name if is_name(name) else None

@@ -27,6 +27,8 @@ RESERVED_SITES = frozenset({"global", "archive", "latest", "con", "nul", "aux", 
     f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10)
 }
 SUBMIT_PREFIX = "submit/"
+FOLDER_SCHEME, REGISTRY_SCHEME = "ocidir", "oci"  # of store URLs, and of the DVC remotes made of them
+VERSION_PREFIX = "fedops/"
 
 
 def site_id_fault(text: object) -> str | None:
@@ -119,6 +121,16 @@ def remote_of(site: SiteId) -> str:
 def submit_branch(site: SiteId) -> str:
     """Name the one branch from which a site hands in."""
     return SUBMIT_PREFIX + site
+
+
+def version_branch(version: int, *, rollback: bool = False) -> str:
+    """Name the branch of the pull request that brings a version: CI's own, or a lead's that takes the model back."""
+    return f"{VERSION_PREFIX}v{version}{'-rollback' if rollback else ''}"
+
+
+def is_version_branch(branch: str) -> bool:
+    """True if pull requests of this branch may bring a version; the content decides whether one does."""
+    return branch.startswith(VERSION_PREFIX)
 
 
 def site_folder(site: SiteId) -> RepoPath:

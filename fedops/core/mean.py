@@ -17,56 +17,51 @@ from fedops.core.facts import F64, Dtype
 class Mean:
     """acc = sum_i w_i update_i - sum_b W_b base_b, built term by term in the order of the calls.
 
+    Weights are floats, or float64 arrays of shape (), which numpy takes faster.
+
     Args:
-        acc: float64, shape (n,): the sum.
-        term: float64, shape (n,): scratch.
+        acc: float64, shape (m,): the sum.
+        term: float64, shape (m,): scratch.
     """
 
     def __init__(self, acc: F64, term: F64) -> None:
-        self._rows = acc, term
         self._acc, self._term = acc, term
         self._empty = True
 
-    def begin(self, count: int) -> None:
-        """Start a chunk of `count` elements, at most n."""
-        acc, term = self._rows
-        self._acc, self._term = acc[:count], term[:count]
-        self._empty = True
-
-    def add(self, stored: NDArray[Any], dtype: Dtype, weight: float) -> None:
-        """Add weight * stored.
+    def load(self, stored: NDArray[Any], dtype: Dtype) -> F64:
+        """Take one site's update, to be added next.
 
         Args:
-            stored: one site's update, shape (count,), as stored.
+            stored: shape (m,), as stored.
             dtype: of `stored`.
-            weight: w_i.
+
+        Returns:
+            float64, shape (m,): its values, until `add`.
         """
-        acc = self._acc
+        values = self._acc if self._empty else self._term
+        widen(stored, dtype, values)
+        return values
+
+    def add(self, weight: float | F64) -> None:
+        """Add weight * what was loaded."""
         if self._empty:
             self._empty = False
-            widen(stored, dtype, acc)
-            np.multiply(acc, weight, acc)
+            np.multiply(self._acc, weight, self._acc)
             return
-        term = self._term
-        widen(stored, dtype, term)
-        np.multiply(term, weight, term)
-        np.add(acc, term, acc)
+        np.multiply(self._term, weight, self._term)
+        np.add(self._acc, self._term, self._acc)
 
-    def subtract(self, stored: NDArray[Any], dtype: Dtype, weight: float, keep: F64 | None = None) -> None:
-        """Subtract weight * stored, after all sites were added.
+    def subtract(self, values: F64, weight: float | F64) -> None:
+        """Subtract weight * values, after all sites were added.
 
         Args:
-            stored: one base version, shape (count,), as stored.
-            dtype: of `stored`.
+            values: float64, shape (m,): one base version; may be `term`.
             weight: W_b, the sum of the weights of the sites on it.
-            keep: float64, shape (count,), overwritten with the base's values; None if nobody wants them.
         """
-        values = self._term if keep is None else keep
-        widen(stored, dtype, values)
         np.multiply(values, weight, self._term)
         np.subtract(self._acc, self._term, self._acc)
 
-    def delta(self, denominator: float) -> F64:
-        """Acc / denominator, shape (count,): valid until the next `begin`."""
+    def delta(self, denominator: float | F64) -> F64:
+        """Acc / denominator, shape (m,): in `acc`."""
         np.divide(self._acc, denominator, self._acc)
         return self._acc

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fedops.core.brief import brief, brief_text
+from fedops.core.catalogue import Slug
 from fedops.core.documents import BadJson, parse_json
 from fedops.core.facts import Json
-from fedops.core.findings import Finding, Slug, finding
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SiteId, site_id_fault
 from fedops.core.records import Draft, Record
 from fedops.core.validate_change import MAX_FINDINGS

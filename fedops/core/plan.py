@@ -33,14 +33,16 @@ __all__ = [
     "parse_trailers",
     "plan_signals",
     "plan_version",
+    "reason_in",
     "version_title",
 ]
 
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)\Z")
 
 
-def _message(subject: str, trailers: Mapping[str, object]) -> str:
-    return subject + "\n\n" + "".join(f"{key}: {value}\n" for key, value in trailers.items())
+def _message(subject: str, trailers: Mapping[str, object], body: str = "") -> str:
+    lines = "".join(f"{key}: {value}\n" for key, value in trailers.items())
+    return "\n\n".join(part for part in (subject, body, lines) if part)
 
 
 def parse_trailers(message: str) -> Mapping[str, str]:
@@ -56,6 +58,12 @@ def parse_trailers(message: str) -> Mapping[str, str]:
     pairs = [(m[1], m[2].strip()) for m in matches if m is not None]
     keys = [key for key, _ in pairs]
     return {key: value for key, value in pairs if keys.count(key) == 1}
+
+
+def reason_in(message: str) -> str:
+    """The reason that a version's commit message gives, one line; empty if it gives none."""
+    paragraphs = message.strip().split("\n\n")
+    return paragraphs[1] if len(paragraphs) == 3 and "\n" not in paragraphs[1] else ""
 
 
 def merge_message(
@@ -88,7 +96,14 @@ def _title(record: VersionRecord) -> str:
 
 
 def plan_version(
-    record: VersionRecord, pointer: Pointer, parent: CommitId, *, extension: str, at: dt.datetime
+    record: VersionRecord,
+    pointer: Pointer,
+    parent: CommitId,
+    *,
+    extension: str,
+    at: dt.datetime,
+    reason: str = "",
+    trailers: Mapping[str, object] | None = None,
 ) -> Publish:
     """The commit and tag of one version.
 
@@ -97,6 +112,8 @@ def plan_version(
         parent: the tip of main.
         extension: of the federation's model files.
         at: date of commit and tag.
+        reason: of a rollback, one line for the commit's message.
+        trailers: more lines at the message's end.
     """
     assert pointer == model_pointer(record, extension), (pointer, record.model)
     stored = dump_json(record)
@@ -114,7 +131,9 @@ def plan_version(
                 "Fedops-Version": record.version,
                 "Fedops-Policy": record.policy,
                 "Fedops-Inputs": len(record.contributions),
+                **(trailers or {}),
             },
+            reason,
         ),
         tag=GlobalVersion(record.version).tag,
         tag_message=_message(

@@ -26,11 +26,15 @@ __all__ = [
     "decide",
     "effective_examples",
     "eligible",
+    "inputs_digest",
+    "is_impossible",
     "overtaken",
     "policy_digest",
+    "record_inputs",
     "weigh",
 ]
 
+CLOCKS_APART = dt.timedelta(hours=1)  # more than machines that are looked after differ
 _AT_ONCE = dt.datetime.min.replace(tzinfo=dt.UTC)
 NEVER = -1  # base version of a site that no version has used or excluded: below every version
 
@@ -140,8 +144,10 @@ def decide(
       more never makes the others wait longer than without it.
 
     Clocks: windows run from committer dates of merges on main, never from times that a site wrote, and mean "not
-    before". A merge dated in the future has age 0, so its window ends the later by that difference. `until` is the end
-    of the window that runs (for a quorum not reached: when `quorum_after_wait` becomes enough), None if none runs.
+    before". A merge dated in the future has age 0, so its window ends the later by that difference. One that is dated
+    more than CLOCKS_APART ahead says nothing of when it was made: it counts, but the others' dates are what windows run
+    from, so that one broken clock holds up nobody else. `until` is the end of the window that runs (for a quorum not
+    reached: when `quorum_after_wait` becomes enough), None if none runs.
 
     Args:
         use: usable submissions, one of each site, any order; only they count for the quorum.
@@ -158,10 +164,10 @@ def decide(
     here = {s.site for s in use}
     missing = tuple(site for site in sites.active() if site not in here)
     if open_version_pull is not None:
-        return Wait("review", missing)
+        return Wait("review", missing, pull=open_version_pull)
     if not use:
         return Wait("nothing_new", missing)
-    merges = sorted(s.merged_at for s in use)
+    merges = _believable(sorted(s.merged_at for s in use), now)
     ends = _ends(policy.trigger, merges)
     for name, end in ends.items():
         if now >= end:
@@ -170,6 +176,41 @@ def decide(
         return Wait("grace", missing, min(ends.values()))
     wait_over = _wait_over(policy.trigger, merges)
     return Wait("quorum", missing, wait_over if wait_over is not None and now < wait_over else None)
+
+
+def _believable(merges: Sequence[dt.datetime], now: dt.datetime) -> Sequence[dt.datetime]:
+    """The dates of merges, ascending; in place of impossible ones the newest other, if there is any."""
+    possible = [at for at in merges if not is_impossible(at, now)]
+    return [*possible, *possible[-1:] * (len(merges) - len(possible))] if possible else merges
+
+
+def is_impossible(at: dt.datetime, now: dt.datetime) -> bool:
+    """True for a date so far ahead of the deciding clock that one of the two clocks must be broken."""
+    return at - now > CLOCKS_APART
+
+
+def inputs_digest(decision: Aggregate, record: VersionRecord, policy: Digest) -> Digest:
+    """What a version is made of, whenever it is decided: two decisions with one digest give the same model.
+
+    Args:
+        record: the current version.
+        policy: digest of the rules.
+    """
+    excluded = [(e.submission.record_blob, e.finding.slug) for e in decision.excluded]
+    return _inputs(record.version, policy, [s.record_blob for s in decision.use], excluded)
+
+
+def record_inputs(record: VersionRecord) -> Digest:
+    """The `inputs_digest` of a version, by its record."""
+    excluded = [(e.record_blob, e.slug) for e in record.excluded]
+    used = [c.record_blob for c in record.contributions]
+    return _inputs(record.version - 1, Digest(record.policy), used, excluded)
+
+
+def _inputs(current: int, policy: Digest, used: Sequence[str], excluded: Sequence[tuple[str, str]]) -> Digest:
+    rows = [f"{current} {policy}", *(f"use {blob}" for blob in used)]
+    rows += [f"exclude {blob} {slug}" for blob, slug in excluded]
+    return digest_of_hex(hashlib.sha256("\n".join(rows).encode()).hexdigest())
 
 
 def _ends(trigger: Trigger, merges: Sequence[dt.datetime]) -> dict[str, dt.datetime]:

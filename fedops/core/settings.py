@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from fedops.core.documents import Document
 from fedops.core.ids import SiteId, site_id_fault
+from fedops.core.registry_address import store_url_fault
 
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -32,6 +33,12 @@ class Forge(Document):
         return self
 
 
+def _store_url(value: str) -> str:
+    if (fault := store_url_fault(value)) is not None:
+        raise ValueError(fault)
+    return value
+
+
 class StoreSettings(Document):
     url: str = Field(description="ocidir:PATH or oci://host/namespace; a relative PATH is relative to a folder origin")
     retain_updates: Positive | None = Field(default=None, description="versions whose inputs are kept; null = all")
@@ -39,9 +46,18 @@ class StoreSettings(Document):
     @field_validator("url")
     @classmethod
     def _known_scheme(cls, value: str) -> str:
-        if not (value.startswith("ocidir:") and len(value) > 7) and not (value.startswith("oci://") and len(value) > 6):
-            raise ValueError("must be ocidir:PATH or oci://HOST/NAMESPACE")
-        return value
+        return _store_url(value)
+
+
+class Wheel(Document):
+    """The file of fedops itself that CI installs."""
+
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    url: str | None = Field(
+        default=None,
+        pattern=r"^(https://[^\s\"'#;]+|\./[A-Za-z0-9._/-]+)\.whl$",
+        description="where CI gets it: https://….whl, or ./….whl in this repository; null: the package index",
+    )
 
 
 class ModelSettings(Document):
@@ -54,6 +70,7 @@ class Federation(Document):
     schema_: Literal["fedops.federation/v1"] = Field(alias="schema")
     name: Name
     fedops: str = Field(description="exact version of fedops that CI installs")
+    wheel: Wheel | None = Field(default=None, description="the file of that version; null: CI on GitHub has none")
     branch: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,100}$")
     forge: Forge = Forge()
     store: StoreSettings
@@ -80,6 +97,11 @@ class Site(Document):
     store: str | None = Field(default=None, description="the site's own store; default: the federation's")
     state: Literal["active", "suspended"] = "active"
     absent_if_none = frozenset({"store"})
+
+    @field_validator("store")
+    @classmethod
+    def _known_scheme(cls, value: str | None) -> str | None:
+        return None if value is None else _store_url(value)
 
 
 class Sites(Document):
@@ -174,6 +196,7 @@ class MergePolicy(Document):
 
 class PublishPolicy(Document):
     mode: Literal["push", "review"] = "push"
+    approvals: Positive = Field(default=1, description="by leads, of a version under review and of every rollback")
 
 
 class Trigger(Document):

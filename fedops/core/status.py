@@ -97,7 +97,7 @@ class StatusReport:
         own: this clone's site, if it has one.
         pulls: number of open pull requests; None: the forge was not asked.
         next_command: for the own site; empty: nothing to do but wait.
-        faults: records on main that can never count.
+        faults: records on main that can never count; a current version that has lost its tag.
     """
 
     name: str

@@ -6,8 +6,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
+from fedops.core.catalogue import Slug
 from fedops.core.facts import Account, Change, Commit
-from fedops.core.findings import Finding, Slug, finding
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SITES_PATH, SiteId, record_path, site_folder, site_id_fault, site_of_path, update_path
 from fedops.core.settings import Sites, SubmissionPolicy
 

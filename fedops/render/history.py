@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 
-from fedops.core.findings import CATALOGUE
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.ids import GlobalVersion
 from fedops.core.made import Made
 from fedops.core.plan import version_title

@@ -202,16 +202,21 @@ def signal_body(report: SignalReport) -> str:
 # ---------------------------------------------------------------- version
 
 
-def version_summary(record: VersionRecord, before: Mapping[str, float] | None = None) -> str:
+def version_summary(
+    record: VersionRecord, before: Mapping[str, float] | None = None, *, reason: str = "", next_step: str = ""
+) -> str:
     """What one version is made of: body of a version's pull request and summary of a run.
 
     Args:
         before: metrics of the version before, to compare with.
+        reason: of a rollback, as the lead wrote it.
+        next_step: trusted Markdown; default: how to recompute it.
     """
     version = GlobalVersion(record.version).short
     model = record.model
     parts: list[str | _Rows] = [
         f"**{escape(version_title(record))}**\n",
+        f"\nReason: {escape(reason, 1000)}\n" if reason else "",
         _table(["", ""]),
         _row("model", f"{size(model.size)}, {code('sha256:' + model.sha256)}") + "\n",
         _row("status", record.status) + "\n",
@@ -243,5 +248,8 @@ def version_summary(record: VersionRecord, before: Mapping[str, float] | None = 
         parts.append(
             _Rows([f"- {code(e.site)}: {code(e.slug)} [{code(e.id)}]" for e in record.excluded], "excluded submissions")
         )
-    parts.append(f"\nNext: `fedops verify {version}` recomputes it.\n")
+    if record.witness.unavailable:
+        lost = [f"- {code(u.site)}: {code(u.slug)}" for u in record.witness.unavailable]
+        parts += ["\nCould not be had, and stays in line for a later version:\n\n", _Rows(lost, "submissions")]
+    parts.append(f"\nNext: {next_step or f'`fedops verify {version}` recomputes it.'}\n")
     return _fit(parts)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
 from typing import assert_never
 
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.facts import Aggregate, Stop, Wait
-from fedops.core.findings import CATALOGUE
+from fedops.core.findings import Finding
 from fedops.core.ids import GlobalVersion
 from fedops.core.status import Heartbeat, OpenPull, SiteLine, StatusReport
 from fedops.render.text import ago, clean, count, short, table
@@ -26,23 +29,62 @@ _STOPPED = {
 }
 
 
-def status_text(report: StatusReport, now: dt.datetime) -> str:
+MOST_ROWS = 40
+# Who is shown first where not all are: those that somebody must do something about.
+_FIRST = ("refused", "open", "ready", "new", "due", "suspended", "done")
+
+
+def status_text(report: StatusReport, now: dt.datetime, *, every: bool = False) -> str:
     """The whole page; the own site is marked with `*`.
+
+    Of more than MOST_ROWS sites there is a count by state, and then those that somebody must do something about.
 
     Args:
         now: aware; ages are measured from it.
+        every: a row for each site, however many there are.
     """
     current = GlobalVersion(report.version).short
     head = f"{report.name}  {current}  {short(report.model)}  made {ago(report.made_at, now)}"
     offline = "\noffline: main as last fetched, pull requests not looked at" if report.pulls is None else ""
-    blocks = [f"{head}\n{_federation(report, now)}{offline}", _sites(report, now)]
-    if beats := _beats(report, now):
+    whole = every or len(report.sites) <= MOST_ROWS
+    shown = report.sites if whole else sorted(report.sites, key=lambda line: _urgency(report, line))[:MOST_ROWS]
+    counts = [] if len(report.sites) <= MOST_ROWS else [_counts(report)]
+    blocks = [f"{head}\n{_federation(report, now)}{offline}", *counts, _sites(report, shown, now)]
+    if not whole:
+        blocks[-1] += f"\n… and {len(report.sites) - len(shown):,} more: fedops status --all"
+    if beats := _beats(report, now, None if whole else MOST_ROWS):
         blocks.append(beats)
     if own := _own(report):
         blocks.append(own)
-    if report.faults:
-        blocks.append("\n".join(f"warning: {clean(f.where)}: {CATALOGUE[f.slug].text} [{f.id}]" for f in report.faults))
+    warnings = [_warning(f) for f in report.faults]
+    if not every and len(warnings) > MOST_ROWS:
+        warnings[MOST_ROWS:] = [f"… and {len(warnings) - MOST_ROWS:,} more: fedops status --all"]
+    if warnings:
+        blocks.append("\n".join(warnings))
     return "\n\n".join(blocks)
+
+
+def _warning(fault: Finding) -> str:
+    """One line; with what is to be done, where that is not the site's own to do."""
+    rule = CATALOGUE[fault.slug]
+    hint = f"; {rule.hint}" if fault.severity == "error" else ""
+    return f"warning: {clean(fault.where)}: {rule.text} [{fault.id}]{hint}"
+
+
+def _urgency(report: StatusReport, line: SiteLine) -> tuple[bool, bool, int, str]:
+    """Sorts sites: the own one, those to be corrected or not heard of, then by state and id."""
+    failed = line.pull is not None and line.pull.verdict == "failure"
+    stalled = line.beat is not None and line.beat.stalled
+    return line.site != report.own, not (failed or stalled), _FIRST.index(line.phase), line.site
+
+
+def _counts(report: StatusReport) -> str:
+    """How many sites there are in each state."""
+    by_state = Counter("PR open" if line.phase == "open" else _STATES[line.phase] for line in report.sites)
+    stalled = sum(line.beat is not None and line.beat.stalled for line in report.sites)
+    parts = [f"{number:,} {state}" for state, number in by_state.most_common()]
+    parts += [f"{stalled:,} stalled"] if stalled else []
+    return f"{count(len(report.sites), 'site')}: {', '.join(parts)}"
 
 
 def _federation(report: StatusReport, now: dt.datetime) -> str:
@@ -58,7 +100,8 @@ def _federation(report: StatusReport, now: dt.datetime) -> str:
         return f"due: {count(have, 'submission')}, {after}; CI makes v{report.version + 1} on its next run, `fedops ci reconcile`"
     until = f" until {_moment(decision.until, now)}" if decision.until is not None else ""
     if decision.reason == "review":
-        return "waits for the review of the version that is proposed"
+        name = f", pull request #{decision.pull}" if decision.pull is not None else ""
+        return f"waits for the review of the version that is proposed{name}"
     if decision.reason == "grace":
         return f"quorum {need} is reached with {count(have, 'submission')}; waits for more{until}"
     return _missing(report, decision, now)
@@ -80,7 +123,7 @@ def _moment(at: dt.datetime, now: dt.datetime) -> str:
     return f"{at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC ({ago(at, now)})"
 
 
-def _sites(report: StatusReport, now: dt.datetime) -> str:
+def _sites(report: StatusReport, shown: Sequence[SiteLine], now: dt.datetime) -> str:
     if not report.sites:
         return "no sites yet: `fedops site add`"
     rows = [
@@ -92,7 +135,7 @@ def _sites(report: StatusReport, now: dt.datetime) -> str:
             "" if line.merged_at is None else ago(line.merged_at, now),
             _waits_for(line, report.version),
         )
-        for line in report.sites
+        for line in shown
     ]
     return table(("site", "state", "base", "stale", "merged", "waits for"), rows, right=(3,))
 
@@ -134,10 +177,17 @@ def _pull(line: SiteLine, pull: OpenPull) -> str:
     return f"{name}: {pull.text}" if pull.text else f"CI, to check {name}"
 
 
-def _beats(report: StatusReport, now: dt.datetime) -> str:
-    """What the sites say of themselves; empty if none does."""
-    rows = [(line.site, *_beat(line.beat, now)) for line in report.sites if line.beat is not None]
-    return f"heartbeats, as the sites claim them\n{table(('site', 'last heard', 'doing'), rows)}" if rows else ""
+def _beats(report: StatusReport, now: dt.datetime, most: int | None) -> str:
+    """What the sites say of themselves; empty if none does.
+
+    Args:
+        most: rows, of those that were heard longest ago; None: all.
+    """
+    heard = [(line.beat.at, line.site, line.beat) for line in report.sites if line.beat is not None]
+    kept = heard if most is None else sorted(heard, key=lambda one: one[:2])[:most]
+    rows = [(site, *_beat(beat, now)) for _, site, beat in kept]
+    more = f"\n… and {len(heard) - len(kept):,} more: fedops status --all" if len(heard) > len(kept) else ""
+    return f"heartbeats, as the sites claim them\n{table(('site', 'last heard', 'doing'), rows)}{more}" if rows else ""
 
 
 def _beat(beat: Heartbeat, now: dt.datetime) -> tuple[str, str]:

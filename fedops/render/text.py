@@ -67,6 +67,12 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """`a, b, c`; of a longer list the first ones, `and 990 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def size(size_bytes: int) -> str:
     """`160 bytes`, `1.5 MB`: decimal units, two digits from kB on."""
     if size_bytes < 1000:

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedops.adapters.forge_git import GitForge
 from fedops.adapters.git_repo import GitRepository
 from fedops.core.errors import FedopsError, ForgeError
-from fedops.core.facts import Commit, Marker, RefUpdate
+from fedops.core.facts import Marker, RefUpdate
 from fedops.core.ids import CommitId, RepoPath, SiteId
 from fedops.ports import Repository
 from tests.fakes_repository import FakeOrigin
@@ -336,21 +337,32 @@ def test_closing_a_pull_that_was_merged_by_hand_says_merged(world: MemoryGitWorl
     assert "pulls/closed/0/1.json" in files_of(repository, ref_of(repository, FORGE) or head)
 
 
-def test_listing_reads_main_only_back_to_the_oldest_open_pull(world: MemoryGitWorld) -> None:
+@pytest.mark.parametrize("days", [-400, 0, 400])
+def test_a_pull_that_was_merged_by_hand_is_not_open_whatever_clock_it_was_opened_by(
+    world: MemoryGitWorld, days: int
+) -> None:
     repository = world.repository("lena")
-    for days in range(60, 2, -1):
-        push_main(repository, {RepoPath("log"): b"%d" % days}, at=START - dt.timedelta(days=days))
+    head = submission(world, "alice", "1")
+    clock = ManualClock(START + dt.timedelta(days=days))
+    git_forge(world, "alice", [], clock).submit_pull(head, "submit/alice", "t", "")
+    main = main_of(repository)
+    merge = repository.write_commit([main, head], {RepoPath("merged"): b"1"}, "Merge by hand", at=START)
+    assert repository.push([RefUpdate("refs/heads/main", main, merge)])
+    push_main(repository, {RepoPath("log"): b"later"}, at=START)
+    assert list(forge(world, "bob").open_pulls()) == []
+
+
+def test_listing_walks_no_line(world: MemoryGitWorld) -> None:
     opened(world)
-    read: list[Commit] = []
+    asked: list[str] = []
 
-    class Counted(Meddled):
-        def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
-            for commit in super().__getattr__("commits")(after, until):
-                read.append(commit)
-                yield commit
+    class Noted(Meddled):
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattr__(name)
 
-    assert len(GitForge(Counted(repository, []), clock=ManualClock()).open_pulls()) == 1
-    assert len(read) == 1
+    assert len(GitForge(Noted(world.repository("lena"), []), clock=ManualClock()).open_pulls()) == 1
+    assert not {"commits", "touched", "changes"} & set(asked)
 
 
 def test_a_signature_is_checked_once_as_long_as_the_roster_stays(world: MemoryGitWorld) -> None:

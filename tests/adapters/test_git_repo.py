@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from fedops.adapters.git_locks import remove_stale_locks
 from fedops.adapters.git_objects import ids_in
-from fedops.adapters.git_process import GitProcess, Output, words
+from fedops.adapters.git_process import GitProcess, Output, failure, words
 from fedops.adapters.git_repo import GitRepository, discover
 from fedops.core.errors import ConfigError, FedopsError, GitError
 from fedops.core.facts import RefUpdate
@@ -380,6 +381,80 @@ def test_a_lock_in_the_origin_is_a_lost_race_until_it_goes(repo: GitRepository, 
     assert "refs/fedops/x" not in git(origin, "for-each-ref")
     lock.unlink()
     assert repo.push(updates)
+
+
+def aged(lock: Path) -> Path:
+    """A lock that a git left which was killed an hour ago."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    then = lock.stat().st_mtime - 3600
+    os.utime(lock, (then, then))
+    return lock
+
+
+@pytest.mark.parametrize("name", ["refs/heads/main.lock", "packed-refs.lock"])
+def test_a_lock_that_a_killed_push_left_in_the_origin_goes_with_the_second_try(
+    repo: GitRepository, origin: Path, name: str
+) -> None:
+    lock, main = aged(origin / name), main_of(repo)
+    updates = [RefUpdate(MAIN, main, child(repo)), RefUpdate("refs/fedops/x", None, main)]
+    # A lock on all packed refs keeps nothing but deletions from being done.
+    assert repo.push(updates) is (name == "packed-refs.lock")
+    assert repo.push(updates)
+    away = [RefUpdate("refs/fedops/x", main, None)]
+    assert repo.push(away) is (name != "packed-refs.lock")
+    assert repo.push(away)
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize("name", ["refs/remotes/origin/main.lock", "refs/fedops/x.lock", "packed-refs.lock"])
+def test_locks_that_a_killed_fetch_left_stand_in_nobodys_way(
+    repo: GitRepository, origin: Path, tmp_path: Path, name: str
+) -> None:
+    with GitRepository.clone(str(origin), tmp_path / "other") as other:
+        assert other.push([RefUpdate("refs/fedops/x", None, main_of(other))])
+        repo.fetch()
+        commit = child(other)
+        assert other.push([RefUpdate(MAIN, main_of(other), commit), RefUpdate("refs/fedops/x", main_of(repo), None)])
+    lock = aged(repo.path / ".git" / name)
+    repo.fetch()
+    assert (main_of(repo), repo.resolve("refs/fedops/x"), lock.exists()) == (commit, None, False)
+
+
+def test_a_lock_that_may_be_held_is_named_and_left(repo: GitRepository, origin: Path) -> None:
+    git(origin, "update-ref", "refs/fedops/x", main_of(repo))
+    lock = aged(repo.path / ".git/refs/fedops/x.lock")
+    lock.touch()
+    with pytest.raises(GitError) as caught:
+        repo.fetch()
+    assert (caught.value.cause, str(lock) in caught.value.hint, lock.exists()) == ("temporary", True, True)
+
+
+def test_a_push_that_is_won_is_won_although_it_cannot_be_noted_here(
+    repo: GitRepository, origin: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (repo.path / ".git/refs/remotes/origin/main.lock").touch()
+    main, commit = main_of(repo), child(repo)
+    assert repo.push([RefUpdate(MAIN, main, commit)])
+    assert (git(origin, "rev-parse", "main"), main_of(repo)) == (commit, main)
+    assert "after the push" in caplog.text
+    aged(repo.path / ".git/refs/remotes/origin/main.lock")
+    assert repo.push([RefUpdate(MAIN, main, commit)])
+    assert main_of(repo) == commit
+
+
+def test_a_lock_that_cannot_be_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = aged(tmp_path / "refs/a.lock"), aged(tmp_path / "refs/b.lock")
+
+    def refuse(path: Path) -> None:
+        raise FileNotFoundError(path) if path == first else PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert remove_stale_locks(tmp_path) == 0
+    assert f"{second}: cannot be removed: Permission denied" in caplog.text
+    assert str(first) not in caplog.text
 
 
 def test_a_push_whose_answer_is_lost_has_won_all_the_same(repo: GitRepository, origin: Path) -> None:
@@ -799,3 +874,17 @@ def test_output_of_git_is_kept_apart_from_its_words(repo: GitRepository) -> None
     assert (output.code, output.out) == (128, b"")
     with pytest.raises(GitError, match="git rev-parse: exit code 128, fatal: "):
         process.check("rev-parse", "--verify", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "cause"),
+    [
+        (128, "fatal: bad object", "permanent"),
+        (-9, "", "temporary"),
+        (128, "fatal: unable to write file: No space left on device", "temporary"),
+        (128, "error: cannot fork() for x: Resource temporarily unavailable", "temporary"),
+    ],
+)
+def test_what_a_full_or_failing_machine_does_to_git_may_pass(code: int, said: str, cause: str) -> None:
+    assert failure("git x", Output(code, b"", said)).cause == cause
+    assert failure("git x", Output(code, b"", said), cause="auth").cause == "auth"

@@ -9,15 +9,18 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oras.layout import Layout
 
 from fedops.adapters import durable
 from fedops.adapters.store_layout import LayoutStore
+from fedops.core.artifacts import manifest_digest
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact
 from fedops.core.ids import Digest
+from fedops.ports import InPlace
 from tests.adapters.layout_checks import assert_valid, index_of, tags_of
 from tests.fakes_store import FakeStore
 
@@ -372,3 +375,29 @@ def test_copy_from_a_store_that_tells_something_else_is_refused(store: LayoutSto
     put = source.put(A, update, {"fl.num-examples": "1"})
     assert _fault(lambda: store.copy(source, A, put.manifest, ARCHIVE)).slug == "digest_mismatch"
     assert not (store.root / ARCHIVE).exists()
+
+
+def test_a_layer_can_be_read_where_it_lies(tmp_path: Path) -> None:
+    store = LayoutStore(tmp_path)
+    file = tmp_path / "update.safetensors"
+    file.write_bytes(b"a model")
+    put = store.put("sites/hospital-a", file, {"fl.base-version": "1"})
+    assert isinstance(store, InPlace)
+    assert store.layer_file("sites/hospital-a", put.layer).read_bytes() == b"a model"
+    manifest, config = store.small_files("sites/hospital-a", put)
+    assert manifest_digest(manifest.read_bytes()) == put.manifest
+    assert config.read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("change", "slug"),
+    [({"sha256": "0" * 64}, "object_missing"), ({"size": 6}, "size_mismatch"), ({"sha256": "../x"}, "hash_mismatch")],
+)
+def test_a_layer_that_does_not_lie_there_is_refused(tmp_path: Path, change: dict[str, Any], slug: str) -> None:
+    store = LayoutStore(tmp_path)
+    file = tmp_path / "update.safetensors"
+    file.write_bytes(b"a model")
+    layer = store.put("sites/hospital-a", file, {}).layer
+    with pytest.raises(StoreError) as e:
+        store.layer_file("sites/hospital-a", replace(layer, **change))
+    assert e.value.slug == slug

@@ -23,6 +23,8 @@ from fedops.core.strategies import Combine, Strategy, make_strategy
 from tests.model_world import World, file_bytes, world
 
 F32 = np.float32
+# The test runner has threads of its own; what is forked here does not touch them.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 @pytest.fixture
@@ -120,9 +122,9 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("strategy", ["fedavg", "median", "first"])
-def test_right_digests_are_no_obstacle(files: World, threads: int, strategy: str) -> None:
+def test_right_digests_are_no_obstacle(files: World, two: bool, strategy: str) -> None:
     def big(x: float) -> bytes:
         return file_bytes({"w": np.full(3000, x, F32), "n": np.arange(500), "mask": np.array([True])})
 
@@ -130,13 +132,14 @@ def test_right_digests_are_no_obstacle(files: World, threads: int, strategy: str
     inputs = [files.input(f"s{i}", big(i), base=i % 3, sha256=sha(big(i))) for i in range(5)]
     rule = Integers(default="keep")
     made, _ = files.aggregate(
-        5, bases, inputs, threads=threads, chunk=700, strategy=STRATEGIES[strategy](), integers=rule
+        5, bases, inputs, two_processes=two, chunk=700, strategy=STRATEGIES[strategy](), integers=rule
     )
     assert isinstance(made, Aggregated)
 
 
+@pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("order", [None, "bwa"])
-def test_wrong_digest_of_a_site_or_base_is_named_and_nothing_is_written(files: World, order: Any) -> None:
+def test_wrong_digest_of_a_site_or_base_is_named_and_nothing_is_written(files: World, order: Any, two: bool) -> None:
     def data(x: float) -> bytes:
         return file_bytes({n: np.full(500, x, F32) for n in "abw"}, order=order)
 
@@ -146,7 +149,7 @@ def test_wrong_digest_of_a_site_or_base_is_named_and_nothing_is_written(files: W
         files.input("b", data(1), sha256=wrong),
         files.input("c", data(1)),
     ]
-    found = files.findings(0, {0: files.base(data(0), 0, wrong)}, inputs)
+    found = files.findings(0, {0: files.base(data(0), 0, wrong)}, inputs, two_processes=two)
     assert facts(found) == [("hash_mismatch", "sites/b", {"site": "b"}), ("hash_mismatch", "v0", {"version": 0})]
     assert (found[0].got, found[0].expected) == (right, wrong)
 
@@ -154,12 +157,17 @@ def test_wrong_digest_of_a_site_or_base_is_named_and_nothing_is_written(files: W
 # ---------------------------------------------------------------- a broken machine
 
 
-def test_file_that_becomes_shorter_meanwhile_is_an_error_and_no_lane_hangs(files: World) -> None:
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_file_that_becomes_shorter_meanwhile_is_an_error_and_nothing_hangs(
+    files: World, two: bool, digest: str | None
+) -> None:
     data = file_bytes({"w": np.zeros(100_000, F32)})
-    bases, given = {0: files.base(data)}, files.input("a", data)
+    bases, given = {0: files.base(data)}, files.input("a", data, sha256=digest)
     os.truncate(given.model.path, len(data) - 8)
-    with pytest.raises(StoreError, match="changed while it was read"):
-        files.aggregate(0, bases, [given], chunk=1000, threads=3)
+    with pytest.raises(StoreError, match="changed while it was read") as raised:
+        files.aggregate(0, bases, [given], chunk=1000, two_processes=two)
+    assert (raised.value.slug, raised.value.cause) == ("file_changed", "temporary")
     assert [p.name for p in files.folder.iterdir() if not p.name.endswith(".model")] == []
 
 
@@ -189,13 +197,14 @@ class BrokenSink:
         raise AssertionError("committed after an error")
 
 
+@pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("error", [StoreError("disk full"), KeyboardInterrupt()])
-def test_error_of_the_sink_ends_the_run(files: World, error: BaseException) -> None:
+def test_error_of_the_sink_ends_the_run(files: World, error: BaseException, two: bool) -> None:
     data = file_bytes({"w": np.zeros(10_000, F32)})
     given = files.input("a", data)
     rule = Rule(make_strategy(StrategySettings()), 1.0, Integers())
     with pytest.raises(type(error)):
-        aggregate(0, {0: files.base(data)}, [given], rule, BrokenSink(error), chunk=100, threads=3)
+        aggregate(0, {0: files.base(data)}, [given], rule, BrokenSink(error), chunk=100, two_processes=two)
 
 
 @pytest.mark.parametrize("broken", ["none", "twice", "base", "payload", "shape", "distances", "state"])
@@ -288,7 +297,7 @@ def test_strategy_gets_each_sites_delta_to_its_own_base_in_site_order(files: Wor
         files.input("a", data("a"), base=4),
     ]
     median = Median()
-    got = files.made(9, bases, inputs, strategy=median, chunk=chunk, threads=2, denominator=7.0)
+    got = files.made(9, bases, inputs, strategy=median, chunk=chunk, two_processes=False, denominator=7.0)
     wide = {name: row.astype(np.float64) for name, row in rows.items()}
     deltas = [wide["a"] - wide["v4"], wide["b"] - wide["v3"], wide["c"], wide["d"] - wide["v9"]]
     assert np.array_equal(got["w"], (wide["v9"] + np.median(deltas, axis=0)).astype(F32))

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save
 
 from fedops.adapters.model_writer import save_arrays
-from fedops.app.inspect import BytesMemory, inspect_pull, refreshed
+from fedops.app.inspect import inspect_pull, refreshed
 from fedops.app.merge import merge_pull
 from fedops.app.merged import merged_state
 from fedops.app.model_bytes import open_global, store_finding
@@ -19,6 +19,7 @@ from fedops.app.propose import propose
 from fedops.app.publish import skips_of
 from fedops.app.reconcile import Reconciled, repair
 from fedops.app.snapshot import snapshot
+from fedops.app.verdict_cache import BytesMemory
 from fedops.core.errors import ConfigError, GitError, StoreError
 from fedops.core.facts import Aggregate, RefUpdate, Wait
 from fedops.core.findings import errors
@@ -45,9 +46,7 @@ def merged_by_hand(fed: Fed, *sites: str, **options: Any) -> None:
 # ---------------------------------------------------------------- decisions that stop
 
 
-@pytest.mark.parametrize(
-    "rules", [{"privacy": {"clip_norm": 1.0, "noise_multiplier": 1.0}}, {"publish": {"mode": "review"}}]
-)
+@pytest.mark.parametrize("rules", [{"privacy": {"clip_norm": 1.0, "noise_multiplier": 1.0}}])
 def test_a_policy_that_is_not_computed_here_stops_before_anything_is_fetched(fed: MemoryFed, rules: Any) -> None:
     merged_by_hand(fed, A)
     fed.set_rules(**rules)

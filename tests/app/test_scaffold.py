@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -10,8 +11,18 @@ import jsonschema
 import pytest
 
 from fedops.adapters.yaml_edit import RoundTripEditor
-from fedops.app.scaffold import TEMPLATES, Scaffold, checked_store, fill, render, render_site
-from fedops.core.documents import Document, load_document, parse_yaml
+from fedops.app.scaffold import (
+    GENERATED,
+    GENERATED_PATH,
+    TEMPLATES,
+    Generated,
+    Scaffold,
+    checked_store,
+    fill,
+    render,
+    render_site,
+)
+from fedops.core.documents import Document, load_document, load_json_document, parse_yaml
 from fedops.core.errors import ConfigError
 from fedops.core.ids import (
     AGGREGATION_PATH,
@@ -118,8 +129,17 @@ def test_what_is_filled_in_is_not_looked_at_again() -> None:
 
 def test_all_paths_are_written_but_those_of_global() -> None:
     paths = set(render(PLAIN))
-    assert paths == {*TEMPLATES, ".dvc/config"}
+    assert paths == {*TEMPLATES, ".dvc/config", GENERATED_PATH}
     assert not [p for p in paths if p.startswith("global/")]
+
+
+def test_digests_are_noted_of_what_is_fedops_own_and_of_nothing_else() -> None:
+    files = render(FULL)
+    noted = load_json_document(files[GENERATED_PATH], Generated, GENERATED_PATH)
+    assert noted.fedops == "0.1.0"
+    assert noted.files == {path: hashlib.sha256(files[RepoPath(path)]).hexdigest() for path in GENERATED}
+    theirs = {"README.md", "federation.yaml", ".gitignore", ".gitattributes", ".dvc/config", GENERATED_PATH}
+    assert set(files) - set(GENERATED) == theirs | {p for p in files if p.startswith("policies/")}
 
 
 def test_a_site_is_written_as_the_editor_writes_it() -> None:

@@ -18,6 +18,7 @@ from fedops.core.errors import ForgeError
 from fedops.core.facts import Account, Aggregate, RefUpdate, Stop, Wait
 from fedops.core.ids import RepoPath, SiteId, record_path
 from fedops.core.status import Heartbeat, LocalWork, SiteLine, StatusReport
+from fedops.render.status import status_text
 from tests.core.samples import version
 from tests.fakes_forge import FakeForge
 from tests.fakes_repository import FakeRepository
@@ -260,7 +261,10 @@ def test_own_work_and_the_command_that_follows_from_it(world: World) -> None:
 
 def test_a_version_without_a_tag_was_made_when_its_record_says(world: World) -> None:
     world.publish(version(1), tag=False)
-    assert look(world).made_at == dt.datetime(2026, 3, 2, 10, 0, tzinfo=dt.UTC)  # decided_at of the sample
+    seen = look(world)
+    assert seen.made_at == dt.datetime(2026, 3, 2, 10, 0, tzinfo=dt.UTC)  # decided_at of the sample
+    assert [(f.slug, f.where) for f in seen.faults] == [("tag_missing", "global@v1.0.0")]
+    assert "a version has no tag [FO-407]; `fedops ci reconcile` makes it again" in status_text(seen, seen.made_at)
 
 
 def test_history_is_read_back_to_the_oldest_unused_merge_and_no_further(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from fedops.adapters.model_writer import save_arrays
-from fedops.app.inspect import BytesMemory, inspect_pull
+from fedops.app.inspect import inspect_pull
 from fedops.app.offer import Wanted
 from fedops.app.pull import pull
 from fedops.app.snapshot import main_snapshot
 from fedops.app.submit import Refused, Submitted, submit
 from fedops.app.train import LastVersion
+from fedops.app.verdict_cache import BytesMemory
 from fedops.app.work import Trained, Work, write_document
 from fedops.core.errors import ConfigError, ForgeError, GitError, StoreError
 from fedops.core.facts import Artifact, RefUpdate
@@ -705,10 +706,10 @@ def test_a_file_that_changes_while_it_is_handed_in_is_refused_by_what_it_became(
     world: World, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judged are the bytes that are uploaded, not those that were sniffed."""
-    real: Callable[[], None] = world.repositories[A].fetch
+    real = world.repositories[A].fetch
 
-    def swaps() -> None:
-        real()
+    def swaps(pulls: Collection[int] | None = None) -> None:
+        real(pulls)
         file.write_text("id,name\n1,Jane\n")
 
     monkeypatch.setattr(world.repositories[A], "fetch", swaps)

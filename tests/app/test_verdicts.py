@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fedops.app.inspect import Judgement
 from fedops.app.verdicts import MAX_OUTPUT_BYTES, dump_verdicts, fitted, load_verdicts
+from fedops.core.catalogue import SLUGS
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Account, Pull, Verdict, VerdictState
-from fedops.core.findings import SLUGS, Finding, errors, finding
+from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import CommitId, Digest
 from tests.core.samples import minutes
 

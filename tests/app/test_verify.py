@@ -12,12 +12,17 @@ import pytest
 
 from fedops.app.engine import Aggregated
 from fedops.app.global_models import GlobalModels
+from fedops.app.main_line import Step
+from fedops.app.retired import retired_by
 from fedops.app.snapshot import Snapshot, main_snapshot
-from fedops.app.verify import Checked, tip_of, verify
+from fedops.app.tip import tip_of
+from fedops.app.verify import Checked, verify
 from fedops.core.errors import ConfigError, GitError, StoreError
+from fedops.core.facts import RefUpdate
 from fedops.core.findings import finding
 from fedops.core.ids import CommitId, Digest, RepoPath, SiteId, digest_of_hex
-from fedops.core.records import Record
+from fedops.core.plan import plan_version
+from fedops.core.records import Record, model_pointer
 from fedops.core.settings import Limits
 from tests.fakes_store import FakeStore
 from tests.scenario.fed import MemoryFed, arrays
@@ -348,3 +353,74 @@ def test_sites_and_their_stores_are_those_of_the_time(tmp_path: Path) -> None:
     assert versions(fed)[1:] == [(1, "inputs", [])]
     assert SiteId(A) not in fed.main().sites.sites
     fed.close()
+
+
+# ---------------------------------------------------------------- what is not recomputed is opened
+
+
+def forge_first(fed: MemoryFed, **changes: Any) -> None:
+    """Rewrite main so that v0's record says something else of its model, under a tag that is made anew."""
+    main = fed.main()
+    record = main.version.model_copy(update={"model": main.version.model.model_copy(update=changes)})
+    pointer = model_pointer(record, "safetensors")
+    plan = plan_version(record, pointer, main.commit, extension="safetensors", at=fed.clock.now())
+    files = {p: main.bytes_of(p) for p in main.files} | dict(plan.files)
+    root = main.repository.write_commit([], dict(files), plan.commit_message, at=fed.clock.now())
+    tag = main.repository.write_tag(plan.tag, root, plan.tag_message)
+    old = main.repository.versions()[0].object
+    updates = [RefUpdate("refs/heads/main", main.commit, root), RefUpdate(f"refs/tags/{plan.tag}", old, tag)]
+    assert main.repository.push(updates)
+
+
+def test_a_first_model_from_a_file_that_has_other_tensors_than_its_record_says(fed: MemoryFed) -> None:
+    tensors = fed.version.model.tensors
+    forge_first(fed, tensors={**tensors, "w": tensors["w"].model_copy(update={"shape": (1, 2)})})
+    (one,) = fed.verify()
+    assert (one.level, [(f.slug, f.detail) for f in one.findings]) == (
+        "none",
+        [("model_mismatch", {"field": "tensors"})],
+    )
+    assert one.findings[0].got == {"steps": ["I64", []], "w": ["F32", [1, 2]]}
+
+
+def test_a_first_model_that_cannot_be_opened(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = finding("file_corrupt", "v0")
+    monkeypatch.setattr("fedops.app.recompute.open_checked", lambda *_: (None, (bad,)))
+    assert versions(fed) == [(0, "none", ["file_corrupt"])]
+
+
+def test_retired_inputs_leave_a_model_that_is_still_opened(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_version(fed)
+    for c in fed.version.contributions:
+        for repository in ("archive", f"sites/{c.site}"):
+            store(fed).drop(repository, Digest(c.manifest))
+    monkeypatch.setattr("fedops.app.verify.retired_by", lambda *_: lambda _: True)
+    assert versions(fed)[1:] == [(1, "lineage", [])]
+    monkeypatch.setattr("fedops.app.recompute.open_checked", lambda *_: (None, (finding("unexpected_keys", "v1"),)))
+    assert versions(fed)[1:] == [(1, "none", ["unexpected_keys"])]
+
+
+def test_what_a_later_policy_says_counts_only_if_it_can_be_read(fed: MemoryFed) -> None:
+    """v2's federation.yaml, or its tree, is damaged: then nothing but the policy of now excuses that v1's inputs are gone."""
+    one_version(fed)
+    main = fed.main()
+    step = Step(2, CommitId("1" * 40), 9)
+    assert not retired_by(main, [step])(1)
+    bad = main.repository.write_commit([main.commit], {RepoPath("federation.yaml"): b"["}, "bad", at=fed.clock.now())
+    assert not retired_by(main, [Step(2, bad, 9)])(1)
+    none = main.repository.write_commit([main.commit], {RepoPath("federation.yaml"): None}, "none", at=fed.clock.now())
+    assert not retired_by(main, [Step(2, none, 9)])(1)
+    text = main.bytes_of(RepoPath("federation.yaml")).replace(b'"ocidir:store"', b'"ocidir:store", "retain_updates": 1')
+    kept = main.repository.write_commit([main.commit], {RepoPath("federation.yaml"): text}, "1", at=fed.clock.now())
+    assert retired_by(main, [Step(2, kept, 9)])(1)
+    assert not retired_by(main, [Step(2, kept, 9)])(2)
+
+
+def test_without_a_look_at_the_store_git_alone_is_judged(fed: MemoryFed) -> None:
+    one_version(fed)
+    ctx = fed.context()
+    ctx.repository.fetch()
+    before = dict(store(fed).calls)
+    done = list(verify(ctx, main_snapshot(ctx.repository), None, stored=False))
+    assert [(one.level, one.findings) for one in done] == [("lineage", ())] * 2
+    assert dict(store(fed).calls) == before

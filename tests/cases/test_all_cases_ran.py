@@ -8,18 +8,12 @@ from pathlib import Path
 
 from tests.cases.harness import Cases
 
-ROBUST, REGISTRY, GITHUB, TEMPLATE = "robust strategies", "OCI registries", "forge: github", "workflow template"
+ROBUST, TEMPLATE = "robust strategies", "workflow template"
 # Cases of which this version only refuses, or has nothing of. A case leaves this list with the tests that execute it.
 LATER = {
     "H24": ROBUST,  # refused by name: test_aggregate_cases.NOT_YET
     "H25": ROBUST,
     "H26": ROBUST,
-    "H36": REGISTRY,
-    "H37": REGISTRY,
-    "H39": GITHUB,
-    "H40": GITHUB,
-    "H41": GITHUB,
-    "H43": TEMPLATE,
 }
 NUMBER = re.compile(r"H[0-9]{2}\Z")
 SWITCHES = {"skip", "skipif", "xfail", "importorskip"}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from fedops.adapters.store_registry import RegistryStore
 from fedops.cli.init import _store as open_store
 from fedops.cli.main import run
 from fedops.core.documents import load_document
@@ -49,7 +50,7 @@ def test_one_command_makes_a_federation_out_of_an_empty_folder(
     assert init(*ZEROS, "--lead", "lena:1", "--quorum", "2") == 0
     out, err = capsys.readouterr()
     commit = git(tmp_path / "fed.git", "rev-parse", "main")
-    assert out == f"v0 of my-fed: commit {commit[:12]}, tag global@v0.0.0, 26 files\n"
+    assert out == f"v0 of my-fed: commit {commit[:12]}, tag global@v0.0.0, 28 files\n"
     assert "fedops site add" in err
     assert git(lead, "status", "--porcelain") == ""
     assert git(lead, "rev-parse", "HEAD") == commit
@@ -93,7 +94,7 @@ def test_a_dry_run_leaves_nothing_behind(lead: Path, tmp_path: Path, capsys: pyt
     assert init(*ZEROS, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "would write federation.yaml" in lines
-    assert lines[-1] == "v0 of my-fed: would be tagged global@v0.0.0, 26 files"
+    assert lines[-1] == "v0 of my-fed: would be tagged global@v0.0.0, 28 files"
     assert list(lead.iterdir()) == []
     assert not (tmp_path / "fed.git").exists()
     init(*ZEROS)
@@ -183,8 +184,9 @@ def test_a_relative_store_needs_a_folder_as_origin(tmp_path: Path) -> None:
 
 
 def test_other_stores_are_not_folders(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="oci://host/ns"):
-        open_store("oci://host/ns", base=tmp_path, shared=False, dry_run=False)
+    store = open_store("oci://registry.example/ns", base=tmp_path, shared=False, dry_run=False)
+    assert isinstance(store, RegistryStore)
+    assert store.address.url == "oci://registry.example/ns"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -226,6 +228,7 @@ def test_a_store_folder_that_cannot_be_made_is_named(
         ((*ZEROS, "--name", "My Fed"), "not a name"),
         ((*ZEROS, "--forge", "gitlab:a/b"), "git, or github:OWNER/NAME"),
         ((*ZEROS, "--forge", "github:a'b/c"), "git, or github:OWNER/NAME"),
+        ((*ZEROS, "--forge", "github:acme/fed@http://ghe.example"), "forge.api_url"),
         ((*ZEROS, "--forge", "github:acme/fed"), "needed on forge github"),
         ((*ZEROS, "--store", "/srv/x"), "not a store"),
         ((*ZEROS, "--lead", "lena"), "LOGIN:ID"),

@@ -259,6 +259,15 @@ def test_entries_under_a_folder_are_those_below_it_alone(world: World) -> None:
     assert repository.entries(commit, "none") == ()
 
 
+def test_folders_are_those_directly_below_a_folder(world: World) -> None:
+    repository = world.clone()
+    commit = repository.write_commit(
+        [], files(s__a__x=b"1", s__b__y__z=b"2", s__file=b"3", s0__c__x=b"4", t__x=b"5"), "m", at=AT
+    )
+    assert (repository.folders(commit, "s"), repository.folders(commit, "s/")) == (("a", "b"), ("a", "b"))
+    assert [list(repository.folders(commit, under)) for under in ("s/b", "t", "none", "t/x")] == [["y"], [], [], []]
+
+
 def test_modes_other_than_100644_are_told_as_they_are(world: World) -> None:
     repository = world.clone()
     commit_of_submodule = b"1" * 40
@@ -408,6 +417,25 @@ def test_ancestry_follows_every_parent(world: World) -> None:
     assert repository.is_ancestor(side, commits[2])
     assert repository.is_ancestor(commits[2], commits[2])
     assert not repository.is_ancestor(commits[2], side)
+
+
+def test_what_was_merged_is_found_in_one_look_however_it_was_merged_and_whatever_its_date(world: World) -> None:
+    repository = world.clone()
+    commits = line(repository, 3)
+    side = repository.commit(commits[1]).parents[1]
+    open_ones = [
+        repository.write_commit([commits[0]], files(x=b"%d" % year), "m", at=AT.replace(year=year))
+        for year in (1980, 2026, 2080)
+    ]
+    assert repository.merged_into(commits[2], [side, *commits, *open_ones]) == {side, *commits}
+    assert repository.merged_into(commits[0], [commits[2], *open_ones]) == frozenset()
+    assert repository.merged_into(commits[2], []) == frozenset()
+
+
+def test_what_is_not_there_was_not_merged_and_hides_nothing_else(world: World) -> None:
+    repository = world.clone()
+    commits = line(repository, 2)
+    assert repository.merged_into(commits[1], [CommitId("1" * 40), *commits]) == frozenset(commits)
 
 
 def test_what_a_line_touches_is_told_for_each_commit_newest_first_against_its_first_parent(world: World) -> None:
@@ -593,6 +621,32 @@ def test_fetch_follows_moves_and_removals(world: World) -> None:
     assert publish(two, files(a=b"3")) == two.resolve("main")
 
 
+def test_a_fetch_of_some_pulls_brings_those_and_leaves_the_others_as_they_are(world: World) -> None:
+    one, two = world.clone(), world.clone()
+    first = publish(one, files(a=b"1"))
+    heads = [f"refs/pull/{number}/head" for number in (1, 2, 3)]
+    assert one.push([RefUpdate(ref, None, first) for ref in heads])
+    two.fetch(pulls=())
+    assert [two.resolve(ref) for ref in ("main", *heads)] == [first, None, None, None]
+    two.fetch(pulls=[2])
+    assert [two.resolve(ref) for ref in heads] == [None, first, None]
+    two.fetch()
+    second = publish(one, files(a=b"2"))
+    assert one.push([RefUpdate(heads[0], first, second), RefUpdate(heads[2], first, None)])
+    two.fetch(pulls=[1])
+    assert [two.resolve(ref) for ref in ("main", *heads)] == [second, second, first, first]
+    two.fetch(pulls=[3, 999])
+    assert [two.resolve(ref) for ref in heads] == [second, first, None]
+
+
+def test_a_fetch_of_some_pulls_needs_no_main(world: World) -> None:
+    one, two = world.clone(), world.clone()
+    commit = one.write_commit([], files(a=b"1"), "m", at=AT)
+    assert one.push([RefUpdate("refs/pull/1/head", None, commit)])
+    two.fetch(pulls=[1, 2])
+    assert [two.resolve(ref) for ref in ("main", "refs/pull/1/head", "refs/pull/2/head")] == [None, commit, None]
+
+
 def test_fetch_leaves_out_other_branches_tags_and_merge_previews(world: World) -> None:
     one, two = world.clone(), world.clone()
     commit = publish(one, files(a=b"1"))
@@ -615,6 +669,7 @@ def test_versions_come_by_number_annotated_or_not_and_foreign_tags_are_not_parse
         (9, "global@v9.0.0", commit, commit, False, ""),
         (10, "global@v10.0.0", tagged, commit, True, "global: v10\n\nFedops-Model: sha256:0"),
     ]
+    assert [[t.version for t in repository.versions(above=n)] for n in (8, 9, 10)] == [[9, 10], [10], []]
 
 
 def test_a_tag_is_the_same_object_wherever_it_is_written(world: World) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from fedops.core import artifacts
 from fedops.core.artifacts import Blob, ParsedManifest, build_manifest, manifest_digest, parse_manifest
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.facts import Layer
-from fedops.core.findings import CATALOGUE, message
+from fedops.core.findings import message
 from fedops.core.ids import Digest, SiteId
 
 MODEL_SHA256 = "fa9c471a1208a8612de6af504c230d7793e48da52ca626a823ba178ab999cfd6"

@@ -142,7 +142,7 @@ def test_yaml_scalars_mean_what_they_look_like(text: str, value: Any) -> None:
         (b"\xff", "f.yaml: not UTF-8 at byte 0"),
         (b"a: \x07", "f.yaml: not YAML"),
         (b"[" * 40 + b"]" * 40, "nested more than 32 deep"),
-        (b"[" * 5000 + b"]" * 5000, "nested too deep"),
+        (b"[" * 5000 + b"]" * 5000, "nested more than 32 deep"),
         (b" " * 1_048_577, "1048577 bytes -> at most 1048576"),
     ],
 )
@@ -203,3 +203,44 @@ def test_documents_are_frozen() -> None:
 
 def test_the_limit_of_a_document_is_one_mebibyte() -> None:
     assert documents.MAX_DOCUMENT_BYTES == 2**20
+
+
+SAME = [
+    b"a: [1, 2.5, ~, 'q', {b: c}]\nd:\n  - x\n  - {}\n",
+    b"# comment\nlong: |\n  one\n  two\nfold: >-\n  a\n  b\n",
+    b"a: 'no'\nb: \"007\"\nc: |-\n  12:30\n",
+    b"a: [1?: , 2]\n",
+    b"a: |#\n  x\n",
+    b"a:\tb\n",
+    b"\xef\xbb\xbfa: 1\n",
+    b"a: 1\r\nb: 2\r\n",
+    b"a: \xe2\x80\xa8b\n",
+    b"a: 1\n--- \nb: 2\n",
+    b"a: [1, 2\n",
+    b"a: b: c\n",
+]
+
+
+@pytest.mark.parametrize("data", SAME)
+def test_with_and_without_libyaml_a_text_is_the_same(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> object:
+        try:
+            return parse_yaml(data, "f.yaml")
+        except ConfigError as e:
+            return e.message
+
+    fast = read()
+    monkeypatch.setattr(documents, "_FAST", None)
+    assert read() == fast
+
+
+def test_depth_is_counted_in_places_and_what_is_too_deep_ends_the_reading() -> None:
+    deep = b"[" * 32 + b"1" + b"]" * 32
+    value, lines = parse_yaml(deep, "f.yaml")
+    for _ in range(32):
+        [value] = value
+    assert (value, max(map(len, lines))) == (1, 32)
+    with pytest.raises(ConfigError, match="nested more than 32 deep"):
+        parse_yaml(b"[" * 33 + b"1" + b"]" * 33, "f.yaml")
+    with pytest.raises(ConfigError, match="nested more than 32 deep"):
+        parse_yaml(b"[" * 1_000_000, "f.yaml")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedops.core.findings import CATALOGUE, SLUGS, as_json, errors, finding, hint, message
+from fedops.core.catalogue import CATALOGUE, SLUGS
+from fedops.core.findings import as_json, errors, finding, hint, message
 
 
 def test_every_slug_has_exactly_one_entry_and_ids_are_unique() -> None:

@@ -85,6 +85,14 @@ def test_paths_and_names_of_a_site_are_fixed_by_its_id() -> None:
     assert ids.update_path(a, "safetensors") == "sites/hospital-a/update.safetensors.dvc"
     assert ids.model_pointer_path("bin") == "global/model.bin.dvc"
     assert ids.submit_branch(a) == "submit/hospital-a"
+    assert ids.version_branch(9) == "fedops/v9"
+    assert ids.version_branch(9, rollback=True) == "fedops/v9-rollback"
+    assert [ids.is_version_branch(b) for b in ("fedops/v9", "fedops/v9-rollback", "submit/a", "main")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert ids.remote_of(a) == "sites-hospital-a"
     assert ids.repository_of(a) == "sites/hospital-a"
     assert ids.repository_of(None) == "global"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedops.core.documents import load_json_document
 from fedops.core.facts import Account
 from fedops.core.ids import CommitId, Digest, RepoPath, SiteId
-from fedops.core.plan import merge_message, parse_trailers, plan_version, version_title
+from fedops.core.plan import merge_message, parse_trailers, plan_version, reason_in, version_title
 from fedops.core.records import VersionRecord, model_pointer, render_pointer
 from tests.core.samples import contribution, hex64, minutes, submission, version
 
@@ -46,6 +46,28 @@ def test_the_commit_and_the_tag_say_what_they_bind() -> None:
     assert step.tag_message == (
         f"global: v9\n\nFedops-Record: sha256:{digest}\nFedops-Model: sha256:{hex64('model v9')}\n"
     )
+
+
+def test_a_rollback_says_why_and_a_merge_says_what_it_merged() -> None:
+    record = version(9, kind="rollback", source=7)
+    pointer = model_pointer(record, "safetensors")
+    at = minutes(0)
+    step = plan_version(
+        record, pointer, PARENT, extension="safetensors", at=at, reason="it forgets", trailers={"Fedops-Pull": 12}
+    )
+    assert step.commit_message == (
+        "global: v9 (rollback to v7)\n\nit forgets\n\n"
+        f"Fedops-Version: 9\nFedops-Policy: {record.policy}\nFedops-Inputs: 0\nFedops-Pull: 12\n"
+    )
+    assert reason_in(step.commit_message) == "it forgets"
+    assert parse_trailers(step.commit_message)["Fedops-Pull"] == "12"
+
+
+@pytest.mark.parametrize(
+    "message", ["", "global: v9", "a\n\nFedops-Version: 9\n", "a\n\nb\nc\n\nd: e", "a\n\nb\n\nc\n\nd"]
+)
+def test_other_messages_give_no_reason(message: str) -> None:
+    assert reason_in(message) == ""
 
 
 def test_one_changed_byte_of_the_record_changes_the_tag_message() -> None:

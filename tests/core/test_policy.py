@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Aggregate, Decision, Stop, Submission, Wait
-from fedops.core.ids import SiteId
-from fedops.core.policy import consumed_after, decide, eligible, overtaken, policy_digest
+from fedops.core.facts import Aggregate, Decision, Excluded, Stop, Submission, Wait
+from fedops.core.findings import finding
+from fedops.core.ids import Digest, SiteId
+from fedops.core.policy import (
+    consumed_after,
+    decide,
+    eligible,
+    inputs_digest,
+    is_impossible,
+    overtaken,
+    policy_digest,
+    record_inputs,
+)
 from fedops.core.records import VersionRecord
 from fedops.core.settings import Sites
 from tests.core.samples import contribution, excluded_entry, hex64, minutes, policy, roster, submission, version
@@ -201,7 +212,7 @@ def test_an_excluded_submission_does_not_count_for_the_quorum_and_its_site_is_mi
 
 
 def test_an_open_version_pull_request_is_waited_for_even_with_quorum() -> None:
-    assert decision(THREE, pull=12) == Wait("review", (), None)
+    assert decision(THREE, pull=12) == Wait("review", (), None, pull=12)
 
 
 @pytest.mark.parametrize("number", [9, 10])
@@ -367,3 +378,56 @@ def test_a_newer_base_is_eligible_and_not_overtaken() -> None:
 def test_what_an_earlier_version_used_is_not_called_overtaken() -> None:
     record = version(8, contributions=[contribution(submission("hospital-b", 7))], consumed={"hospital-a": 5})
     assert not overtaken(submission("hospital-a", 5), record)
+
+
+# ---------------------------------------------------------------- the inputs of a version
+
+RULES = Digest("sha256:" + hex64("rules"))
+
+
+def inputs(
+    *use: Submission, without: Sequence[Excluded] = (), current: int = 8, rules: Digest = RULES, trigger: str = "quorum"
+) -> Digest:
+    return inputs_digest(Aggregate(use, tuple(without), trigger), version(current), rules)
+
+
+def test_a_version_is_known_by_its_inputs_and_not_by_its_moment() -> None:
+    a, b = submission("hospital-a"), submission("hospital-b")
+    late = Excluded(submission("clinic-c", 1), finding("too_stale", "x"), "tree")
+    same = inputs(a, b, without=[late])
+    assert inputs(a, b, without=[late], trigger="max_wait") == same
+    others = [
+        inputs(a, without=[late]),
+        inputs(a, b),
+        inputs(a, submission("hospital-b", content="other"), without=[late]),
+        inputs(a, b, without=[late], current=9),
+        inputs(a, b, without=[late], rules=Digest("sha256:" + hex64("other rules"))),
+        inputs(a, b, without=[Excluded(late.submission, finding("site_suspended", "x"), "tree")]),
+    ]
+    assert len({same, *others}) == 7
+
+
+def test_a_record_tells_the_inputs_that_were_decided_on() -> None:
+    a, b, c = submission("hospital-a"), submission("hospital-b"), submission("clinic-c", 1)
+    record = version(9, contributions=[contribution(a), contribution(b)], excluded=[excluded_entry(c)])
+    record = record.model_copy(update={"policy": RULES})
+    assert record_inputs(record) == inputs(a, b, without=[Excluded(c, finding("too_stale", "x"), "tree")])
+
+
+def test_a_merge_that_is_dated_more_than_an_hour_ahead_takes_the_newest_possible_date_of_another() -> None:
+    sites = ("hospital-a", "hospital-b", "clinic-c")
+    three = [submission(s, at=at) for s, at in zip(sites, (0, 10, 60 * 24 * 365), strict=True)]
+    assert decision(three, grace_minutes=30, now=39) == Wait("grace", (), minutes(40))
+    assert isinstance(decision(three, grace_minutes=30, now=40), Aggregate)
+    assert isinstance(decision(three, quorum=9, max_wait_hours=1, quorum_after_wait=3, now=60), Aggregate)
+
+
+def test_dates_that_are_all_impossible_say_that_it_may_be_the_deciding_clock_that_is_broken() -> None:
+    ahead = [submission(s, at=1000) for s in ("hospital-a", "hospital-b", "clinic-c")]
+    assert decision(ahead, grace_minutes=30, now=60) == Wait("grace", (), minutes(1030))
+    assert isinstance(decision(ahead, now=60), Aggregate)
+
+
+@pytest.mark.parametrize(("at", "impossible"), [(119.0, False), (120.0, False), (121.0, True)])
+def test_an_hour_ahead_is_possible_and_more_is_not(at: float, impossible: bool) -> None:
+    assert is_impossible(minutes(at), minutes(60)) is impossible

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedops.core.findings import CATALOGUE, Finding, finding
+from fedops.core.catalogue import CATALOGUE
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SiteId
 from fedops.core.report import STAGES, Stage, checks, pull_report, stage_of
 from tests.core.samples import State, record, verdict, version

@@ -423,7 +423,8 @@ class MemoryFed(Fed):
 
     def forge(self, who: str, repository: Repository | None = None, clock: Clock | None = None) -> Forge:
         own = repository if repository is not None else self.repositories[who]
-        return FakeForge(self.hub, own, ACCOUNTS[who], clock or self.clock)
+        key = self.keys[who].private if who in self.keys else None
+        return FakeForge(self.hub, own, ACCOUNTS[who], clock or self.clock, key=key)
 
     def lose(self, repository: str, digest: Digest, *, damage: bool) -> bool:
         if digest.removeprefix("sha256:") not in self.store._blobs[repository]:

@@ -197,10 +197,13 @@ def check_inputs(fed: Fed, made: list[tuple[Commit, Tree]]) -> None:
         line = {c.id for c in was.repository.commits(before.id, commit.parents[0])} | {before.id}
         assert pinned.commit in line, f"v{number}: input_commit is not on main since v{number - 1}"
         assert pinned.ruled() == Tree(was.repository, commit.parents[0]).ruled(), f"v{number}: not what it rests on"
-        assert len(commit.parents) == 1
+        check_merge(was.repository, commit, tree, record, pinned)
         touched = {p for p, b in tree.files.items() if Tree(was.repository, commit.parents[0]).files.get(p) != b}
         assert all(p.startswith("global/") for p in touched), f"v{number}: touches {touched}"
 
+        if record["kind"] == "rollback":
+            check_rollback(record, previous, [t.version for _, t in made])
+            continue
         handed = pinned.handed(current=number - 1, consumed=previous["consumed"])
         by_blob = {h.blob: h for h in handed}
         use = {c["record_blob"] for c in record["contributions"]}
@@ -221,6 +224,31 @@ def check_inputs(fed: Fed, made: list[tuple[Commit, Tree]]) -> None:
         used.update(use)
         excluded.update(out.keys())
     assert not [b for b, n in (used + excluded).items() if n > 1], "a submission is consumed at most once"
+
+
+def check_merge(repository: Repository, commit: Commit, tree: Tree, record: Any, pinned: Tree) -> None:
+    """A version that needs the leads' approval merges the commit that they approved; any other is one commit."""
+    reviewed = record["kind"] == "rollback" or pinned.rules.get("publish", {}).get("mode") == "review"
+    if len(commit.parents) == 1:  # pushed by CI, or squashed by a lead who signed it
+        keys = [lead["keys"][0] for lead in pinned.json("policies/sites.yaml")["leads"]]
+        assert not reviewed or repository.signer(commit.id, keys) is not None, (
+            f"v{record['version']}: nobody approved it"
+        )
+        return
+    assert reviewed, f"v{record['version']}: a merge"
+    proposal = Tree(repository, commit.parents[1])
+    assert {p: b for p, b in proposal.files.items() if p.startswith("global/")} == {
+        p: b for p, b in tree.files.items() if p.startswith("global/")
+    }
+
+
+def check_rollback(record: Any, previous: Any, versions: list[Any]) -> None:
+    """The bytes of an earlier version; what was used up, and all that is carried, stays as it was."""
+    source = versions[record["source"]["version"]]
+    assert source["version"] < previous["version"]
+    assert (record["model"], record["metrics"]) == (source["model"], source["metrics"])
+    assert (record["consumed"], record["carried"]) == (previous["consumed"], previous["carried"])
+    assert (record["contributions"], record["excluded"], record["rule"]) == ([], [], None)
 
 
 def check_trigger(record: Any, pinned: Tree, use: list[Handed]) -> None:
@@ -247,7 +275,7 @@ def check_signals(tip: Tree, issues: Sequence[Issue], lost: set[str]) -> None:
         assert not told, "a final version has no signal"
         return
     assert not [v for _, v in told if v > current]
-    everybody = record["kind"] == "init" or tip.rules.get("signals", {}).get("to") == "all"
+    everybody = record["kind"] in ("init", "rollback") or tip.rules.get("signals", {}).get("to") == "all"
     contributed = {c["site"] for c in record["contributions"]}
     for site in tip.active:
         reasons = why_told(tip, site, lost)
@@ -329,12 +357,19 @@ def check_all(fed: Fed, *, rerun: Callable[[], bool], damaged: Collection[str] =
         over = wait is not None and fed.clock.now() >= min(h.merged_at for h in handed) + dt.timedelta(hours=wait)
         return len(handed) >= trigger["quorum"] or (over and len(handed) >= trigger.get("quorum_after_wait", 1))
 
-    assert not due(there), f"a version is due, but was not made: {there}"
     forge = fed.forge("lena")
+    reviewed = [p.branch for p in forge.open_pulls() if p.branch.startswith(f"fedops/v{record['version'] + 1}")]
+    rejected = forge.issues(frozenset({"fedops", "version:rejected"}))
+    assert reviewed or rejected or not due(there), f"a version is due, but was not made: {there}"
+    own = [branch for branch in reviewed if not branch.endswith("-rollback")]
+    assert len(own) <= 1
+    assert not own or tip.rules.get("publish", {}).get("mode") == "review"
     issues = [i for is_open in (True, False) for i in forge.issues(frozenset({"fedops"}), open=is_open)]
     # Manifests are looked up first; if the quorum cannot hold without those that are gone, no bytes are asked for.
     missed = no_manifest if due(there + no_manifest + no_bytes) else []
     missed = missed + (no_bytes if due(there + no_bytes) else [])
+    if reviewed or rejected:
+        missed = []  # while a version is under review, or was rejected, bytes may be left unread
     check_signals(tip, issues, {h.blob for h in missed})
     for _, tree in made[1:]:
         short = f"v{tree.version['version']}"

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedops.app.rollback import rollback
+from fedops.app.version_pulls import look
 from fedops.core.errors import FedopsError, StoreError
-from fedops.core.facts import RefUpdate
-from fedops.core.ids import CommitId, Digest
+from fedops.core.facts import Pull, RefUpdate
+from fedops.core.ids import CommitId, Digest, is_version_branch
 from fedops.core.records import Record
 from tests.scenario.actors import Actor
 from tests.scenario.fed import Fed, MemoryFed, watched
@@ -24,6 +26,7 @@ RULES: dict[str, list[Any]] = {
     "staleness": [{"kind": "inverse", "max": 1}, {"kind": "constant", "max": None}, {"kind": "inverse", "max": 5}],
     "weights": [{"max_share": 0.5}, {"by": "uniform"}, {}],
     "merge": [{"mode": "auto"}, {"mode": "review", "approvals": 1}, {"mode": "review", "approvals": 2}],
+    "publish": [{"mode": "push"}, {"mode": "review"}, {"mode": "review", "approvals": 2}],
     "signals": [{"to": "contributors"}, {"to": "all"}],
     "stop": [{"max_version": None}, {"max_version": None}, {"max_version": 4}],
 }
@@ -146,7 +149,8 @@ class Story:
         lead = self.rng.choice(["lena", "leo"])
         pulls = self.fed.forge(lead).open_pulls()
         if pulls:
-            pull = self.rng.choice(pulls)
+            versions = [pull for pull in pulls if is_version_branch(pull.branch)]
+            pull = self.rng.choice(versions if versions and self.rng.random() < 0.7 else pulls)
             state: Any = "approved" if self.rng.random() < 0.8 else "changes_requested"
             self.fed.forge(lead).review(pull.number, pull.head, state, "")
             self.note(f"{lead}: #{pull.number} {state}")
@@ -175,8 +179,33 @@ class Story:
         if pulls:
             pull = self.rng.choice(pulls)
             squash = self.rng.random() < 0.2
+            if is_version_branch(pull.branch) and not self._may_merge(pull):
+                return
             done = self.fed.merge_by_hand(pull.number, squash=squash)
             self.note(f"lena merges #{pull.number} by hand{' (squash)' if squash else ''}: {done}")
+
+    def _may_merge(self, pull: Pull) -> bool:
+        """Whether a version is good as it is and lena's signature is the approval that it lacks."""
+        main = self.fed.main()
+        repository, forge = self.fed.repositories["lena"], self.fed.forge("lena")
+        found = look(repository, forge, main, [pull]).counting
+        return found is not None and not found.is_rollback and main.aggregation.publish.approvals == 1
+
+    def rollback(self) -> None:
+        """A lead proposes the model of an earlier version."""
+        lead = self.rng.choice(["lena", "leo"])
+        current = self.fed.version.version
+        if current == 0:
+            return
+        repository = self.fed.repositories[lead]
+        ctx = self.fed.context(repository=repository, forge=self.fed.forge(lead))
+        number = self.rng.randrange(current)
+        try:
+            done: Any = rollback(ctx, number, key=self.fed.keys[lead].private)
+        except FedopsError as e:
+            self.note(f"{lead}: no rollback to v{number}: {e.message}")
+        else:
+            self.note(f"{lead}: rollback to v{number}: {done.outcome}, #{done.pull}")
 
     def unrelated(self) -> None:
         self.fed.commit({"README.md": f"{self._fresh()}\n".encode()})
@@ -191,7 +220,7 @@ class Story:
         """Somebody makes a version tag by hand, and takes it away again."""
         repository = self.fed.repositories["lena"]
         main = self.fed.main()
-        above = [t for t in repository.versions() if t.version > main.version.version]
+        above = [t for t in repository.versions() if t.message == "by hand"]
         if above:
             ref, old, new = f"refs/tags/{above[0].tag}", above[0].object, None
         else:
@@ -259,7 +288,8 @@ class Story:
             self.check_run(run)
         if isinstance(self.fed, MemoryFed):
             self.fed.store._faults.clear()
-        above = [t for t in self.fed.repositories["lena"].versions() if t.version > self.fed.version.version]
+        self.fed.main()
+        above = [t for t in self.fed.repositories["lena"].versions() if t.message == "by hand"]
         if above:
             found = self.fed.reconcile()
             assert "tag_moved" in {f.slug for f in found.findings}, "a stray tag is not reported"
@@ -286,7 +316,8 @@ STEPS: list[tuple[int, Callable[[Story], None]]] = [
     (3, Story.lose),
     (1, Story.restore),
     (1, Story.hiccup),
-    (3, Story.review),
+    (6, Story.review),
+    (1, Story.rollback),
     (2, Story.change_policy),
     (1, Story.change_submission_policy),
     (1, Story.suspend_or_activate),

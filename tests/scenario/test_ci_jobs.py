@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from fedops.app import merge as merge_module
 from fedops.app import reconcile as reconcile_module
+from fedops.app.merge import merge_pull as honest_merge
 from fedops.app.reconcile import Reconciled
 from fedops.cli.wire import SystemClock
 from fedops.core.errors import Cause, FedopsError, ForgeError, GitError, StoreError
@@ -134,7 +134,16 @@ def test_the_jobs_make_what_reconcile_makes(
 def test_outputs_are_one_line_each(world: World) -> None:
     jobs = Jobs(world)
     jobs.all()
-    assert set(jobs.outputs) == {"verdicts", "input_commit", "decided_at", "due", "proposal", "skipped", "again"}
+    assert set(jobs.outputs) == {
+        "verdicts",
+        "input_commit",
+        "decided_at",
+        "due",
+        "left",
+        "proposal",
+        "skipped",
+        "again",
+    }
     assert (jobs.outputs["due"], jobs.outputs["again"], jobs.outputs["skipped"]) == ("true", "false", "{}")
     assert [v["state"] for v in json.loads(jobs.outputs["verdicts"])["verdicts"]] == ["accepted", "accepted"]
     assert jobs.outputs["input_commit"] == world.version()["witness"]["input_commit"]
@@ -295,14 +304,12 @@ def test_what_a_site_writes_into_its_record_does_not_hinder_the_others(world: Wo
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, error: FedopsError) -> None:
-    whole = merge_module.merge_pull
-
     def merge_pull(ctx: Any, judged: Any) -> Any:
         if judged.pull.number == number:
             raise error
-        return whole(ctx, judged)
+        return honest_merge(ctx, judged)
 
-    monkeypatch.setattr(merge_module, "merge_pull", merge_pull)
+    monkeypatch.setattr("fedops.app.pull_pass.merge_pull", merge_pull)
 
 
 def test_a_pull_request_that_the_forge_refuses_stops_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +332,7 @@ def test_a_token_that_is_refused_stops_the_job(world: World, monkeypatch: pytest
 def test_verdicts_that_do_not_fit_into_the_output_are_left_to_the_next_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedops.app.verdicts.MAX_OUTPUT_BYTES", 300)
+    monkeypatch.setattr("fedops.app.verdicts.MAX_OUTPUT_BYTES", 500)
     jobs = Jobs(world)
     said = jobs.run("inspect")
     assert said.err == "note: 1 verdict(s) do not fit into the output; the next run is theirs\n"
@@ -478,7 +485,8 @@ def test_verdicts_that_inspect_did_not_write_are_refused(verdicts: Any, says: st
 def test_verdicts_on_pull_requests_that_are_gone_are_left_out(world: World) -> None:
     verdicts = json.dumps({"schema": "fedops.verdicts/v1", "verdicts": [VERDICT, VERDICT | {"pull": 99}]})
     assert world("ci", "ci", "merge", "--verdicts", verdicts).out.splitlines() == [
-        "no version now: waits: no usable submission yet; missing: clinic-c, hospital-a, hospital-b"
+        "no version now: waits: no usable submission yet; missing: clinic-c, hospital-a, hospital-b",
+        "something is left: run it again",  # pull requests that nobody inspected
     ]
 
 

@@ -16,11 +16,13 @@ import pytest
 from safetensors.numpy import save
 
 from fedops.adapters.git_repo import GitRepository
+from fedops.app.merged import merged_state
 from fedops.core.artifacts import build_manifest, update_annotations
+from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import dump_json
 from fedops.core.errors import ForgeError
 from fedops.core.facts import Account, Layer, Pull, RefUpdate
-from fedops.core.findings import CATALOGUE
+from fedops.core.findings import errors
 from fedops.core.ids import CommitId, RepoPath, SiteId
 from fedops.core.records import Record, render_pointer, update_pointer
 from tests.fakes_forge import FakeForge
@@ -112,6 +114,10 @@ def plant(repository: Any, parents: list[CommitId], tree: Mapping[str, tuple[str
 
 def put(path: str, mode: str, data: bytes) -> Callable[[dict[str, tuple[str, bytes]]], None]:
     return lambda tree: tree.update({path: (mode, data)})
+
+
+def rename(old: str, new: str) -> Callable[[dict[str, tuple[str, bytes]]], None]:
+    return lambda tree: tree.update({new: tree.pop(old)})
 
 
 def remove_record(tree: dict[str, tuple[str, bytes]]) -> None:
@@ -223,6 +229,9 @@ TREES: dict[str, tuple[Attack, str]] = {
     "submodule": (of_tree(put(f"sites/{M}/evaluation.json", "160000", b"1" * 40)), "submodule_refused"),
     "executable": (of_tree(put(str(POINTER), "100755", b"outs:\n")), "mode_refused"),
     "twin": (of_tree(put(f"sites/{M}/Submission.json", "100644", b"{}")), "path_case_conflict"),
+    "unicode-twin": (of_tree(put(f"sites/{M}/\u017fubmission.json", "100644", b"{}")), "path_case_conflict"),
+    "renamed-into": (of_tree(rename("README.md", f"sites/{M}/evaluation.json")), "path_not_allowed"),
+    "renamed-site": (of_tree(rename(str(RECORD), "sites/bank-d/submission.json")), "path_not_allowed"),
     "deeper": (of_tree(put(f"sites/{M}/sub/submission.json", "100644", b"{}")), "path_not_allowed"),
     "line-break": (of_tree(put(f"sites/{M}/a\n| b |", "100644", b"{}")), "path_not_allowed"),
     "no-utf8": (of_tree(put(f"sites/{M}/\udcff.json", "100644", b"{}")), "path_not_allowed"),
@@ -243,6 +252,7 @@ TREES: dict[str, tuple[Attack, str]] = {
 IN_GIT = ("symlink", "submodule", "line-break", "no-utf8", "two-commits", "no-common-ancestor", "huge-record")
 DOCUMENTS: dict[str, tuple[Attack, str]] = {
     "no-json": (of_text(b"\xff\xfe"), "metadata_invalid_json"),
+    "ten-thousand-lines": (of_text(b"{\n" + b"\n" * 10_000 + b"}\n"), "metadata_schema"),
     "deep": (of_text(b"[" * 9_000), "metadata_invalid_json"),
     "twice": (of_text(lambda data: data.replace(b"{", b'{"site": "bank-d",', 1)), "metadata_invalid_json"),
     "surrogate": (of_text(lambda data: data.replace(M.encode(), b"\\ud800")), "metadata_invalid_json"),
@@ -426,6 +436,13 @@ BROKEN_ON_MAIN: dict[str, dict[str, bytes]] = {
     "huge pointer": {str(RECORD): b"{}", str(POINTER): b"#" * 2_000_000},
     "deeper": {f"sites/{M}/old/submission.json": b"{}"},
     "impossible name": {"sites/-no-/submission.json": b"{}"},
+    "case twin": {"sites/Clinic-C/submission.json": b"{}"},
+    "unicode twin": {"sites/clinic-\u0441/submission.json": b"{}"},
+    "file for a folder": {f"sites/{M}": b"x"},
+    "ten thousand lines": {
+        str(RECORD): b'{"metrics": {\n' + b'"a": 1,\n' * 10_000 + b'"b": 1}}\n',
+        str(POINTER): b"outs:\n",
+    },
 }
 
 
@@ -438,6 +455,45 @@ def test_what_a_person_broke_on_main_stops_no_other_site(tmp_path: Path, files: 
     done = fed.reconcile()
     assert [v.version for v in done.published] == [1]
     check_all(fed, rerun=lambda: fed.reconcile().changed)
+
+
+@pytest.mark.parametrize("name", ["-no-", "Clinic-C", "clinic-\u0441", "latest"])
+def test_a_folder_on_main_that_can_be_no_sites_is_reported(tmp_path: Path, name: str) -> None:
+    fed = MemoryFed(tmp_path)
+    fed.commit({f"sites/{name}/submission.json": b"{}"})
+    [fault] = merged_state(fed.repositories["lena"], fed.main()).faults
+    assert (fault.slug, fault.where) == ("record_unreadable", f"sites/{name}")
+
+
+def test_a_site_that_a_person_renamed_on_main_is_reported_and_stops_no_other(tmp_path: Path) -> None:
+    fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 2}})
+    fed.submit(M, 1.0)
+    fed.reconcile()
+    main = fed.main()
+    moved = {p: main.bytes_of(p) for p in (RECORD, POINTER)}
+    files: dict[str, bytes | None] = {str(p): None for p in moved}
+    fed.commit(files | {str(p).replace(M, "bank-d"): data for p, data in moved.items()})
+    [fault] = merged_state(fed.repositories["lena"], fed.main()).faults
+    assert (fault.slug, fault.where, fault.got) == (
+        "record_unreadable",
+        "sites/bank-d/submission.json",
+        [M, "safetensors"],
+    )
+    fed.submit("hospital-a", 2.0)
+    fed.submit("hospital-b", 3.0)
+    assert [v.version for v in fed.reconcile().published] == [1]
+    assert not fed.reconcile().changed
+    assert [errors(checked.findings) for checked in fed.verify()] == [(), ()]
+
+
+def test_a_record_of_ten_thousand_metrics_makes_a_short_report(tmp_path: Path) -> None:
+    fed = MemoryFed(tmp_path, submission={"limits": {"record_bytes": 1_000_000}, "metrics": {"max_count": 16}})
+    metrics = {f"m{n}\n": float(n) for n in range(10_000)}
+    pull = pull_of(fed, "metrics", fed.handed_in(good(fed, metrics=metrics)))
+    fed.reconcile()
+    assert "metrics_invalid" in told(fed, pull)
+    [text] = fed.forge("lena").comments(pull.number)
+    assert len(text) < 20_000
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000", "100755"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -320,7 +320,7 @@ def test_a_fetch_that_sees_the_tag_of_a_push_before_its_main_finds_no_stray_tag(
         def __getattr__(self, name: str) -> Any:
             return getattr(plain, name)
 
-        def fetch(self) -> None:
+        def fetch(self, pulls: Collection[int] | None = None) -> None:
             before = plain.resolve("main")
             tags = len(plain.versions())
             plain.fetch()

@@ -18,25 +18,11 @@ from fedops.core.errors import StoreError
 from fedops.core.ids import Digest
 from tests import cli_world
 from tests.cli_world import SITES, World, environment
+from tests.registry.accounts import PASSWORDS, PATH, rights, sign_in
 from tests.registry.proxy import Answer, FaultProxy, fault_proxy
 from tests.registry.server import RegistryServer, registry_server
 from tests.registry.tokens import TokenService
 from tests.registry.worlds import registry_store
-
-PATH = "acme/fed"
-PASSWORDS = {who: f"password of {who}" for who in ("ci", *SITES)}
-
-
-def rights() -> dict[tuple[str, str], str]:
-    """A site reads all and writes its own; CI reads all, and writes the global models and the archive."""
-    found = {("", f"{PATH}/global"): "pull"}
-    for who in PASSWORDS:
-        for repository in ("global", "archive", *(f"sites/{site}" for site in SITES)):
-            own = repository == f"sites/{who}" or (who == "ci" and not repository.startswith("sites/"))
-            found[who, f"{PATH}/{repository}"] = "pull,push" if own else "pull"
-    for site in SITES:
-        found[site, f"{PATH}/sites/{site}"] = "pull,push,delete"
-    return found
 
 
 @dataclass(frozen=True)
@@ -51,12 +37,7 @@ class Fed:
     @contextmanager
     def as_(self, who: str) -> Iterator[World]:
         """The environment of one of them; the lead makes v0 by CI's account."""
-        user = who if who in PASSWORDS else "ci"
-        with environment(
-            FEDOPS_REGISTRY_USERNAME=user,
-            FEDOPS_REGISTRY_PASSWORD=PASSWORDS[user],
-            FEDOPS_REGISTRY_TOKEN_HOST=self.service.host,
-        ):
+        with environment(**sign_in(self.service, who)):
             yield self.world
 
     def store(self, who: str) -> RegistryStore:

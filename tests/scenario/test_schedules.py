@@ -19,7 +19,8 @@ STEPS = 40
 
 def play(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
-    fed = MemoryFed(folder, rules={"trigger": {"quorum": rng.choice([1, 2, 3])}})
+    modes = [{"mode": "push"}, {"mode": "push"}, {"mode": "review"}]
+    fed = MemoryFed(folder, rules={"trigger": {"quorum": rng.choice([1, 2, 3])}, "publish": rng.choice(modes)})
     story = Story(fed, rng)
     try:
         tell(story, STEPS)

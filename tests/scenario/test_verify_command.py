@@ -20,8 +20,7 @@ from fedops.adapters.git_process import GitProcess, Output
 from fedops.adapters.git_signing import no_ssh_keygen
 from fedops.adapters.store_layout import LayoutStore
 from fedops.core.errors import ForgeError, StoreError
-from fedops.core.facts import Artifact, Layer
-from fedops.core.ids import Digest
+from fedops.core.facts import Layer
 from tests.scenario.auditing import Auditor, flip, unpack
 from tests.scenario.test_verify_forged import VERSION, dump, record, set_record
 from tests.verify_world import NEWEST
@@ -169,11 +168,18 @@ def failing(monkeypatch: pytest.MonkeyPatch, method: str, error: StoreError, *, 
     monkeypatch.setattr(LayoutStore, method, broken)
 
 
+def without_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the store be one whose files are elsewhere, as a registry's are."""
+    failing(monkeypatch, "layer_file", StoreError("not here", slug="object_missing"))
+
+
 @pytest.mark.parametrize(("cause", "code"), [("temporary", 5), ("auth", 4)])
-@pytest.mark.parametrize("method", ["manifest", "get"])
+@pytest.mark.parametrize("method", ["manifest", "layer_file", "get"])
 def test_a_store_that_cannot_answer_now_gives_no_verdict(
     auditor: Auditor, monkeypatch: pytest.MonkeyPatch, cause: Any, code: int, method: str
 ) -> None:
+    if method == "get":
+        without_places(monkeypatch)
     failing(monkeypatch, method, StoreError("store: it rains", cause=cause))
     report = auditor.verify()
     assert (report.code, report.document["ok"]) == (code, False)
@@ -285,7 +291,7 @@ def test_temporary_files_are_gone_afterwards(auditor: Auditor, monkeypatch: pyte
 # ---------------------------------------------------------------- what it costs
 
 
-def test_a_run_walks_history_once_and_fetches_each_global_model_once(
+def test_a_run_walks_history_once_and_copies_nothing_that_it_can_read_where_it_lies(
     auditor: Auditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone = auditor.clone()
@@ -310,6 +316,29 @@ def test_a_run_walks_history_once_and_fetches_each_global_model_once(
     submissions = 2 + 2 + 3 + 3
     assert commands["ls-tree"] <= 3 * (NEWEST + 1) + 2 * submissions
     assert sum(commands.values()) <= commands["ls-tree"] + 12
+    # What was left out of v3 for its bytes is judged again, on copies: the update, its base v1 and the one before, v2.
+    copied = {repository for repository, _ in fetched}
+    assert copied == {"global", "sites/hospital-b"}
+    assert {sha256 for repository, sha256 in fetched if repository == "global"} == {
+        record(n, auditor.forger())["model"]["sha256"] for n in (1, 2)
+    }
+    assert set(fetched.values()) == {1}
+
+
+def test_where_files_are_elsewhere_each_model_is_fetched_once(
+    auditor: Auditor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: Counter[tuple[str, str]] = Counter()
+    get = LayoutStore.get
+
+    def noted(self: LayoutStore, repository: str, layer: Layer, target: Path, *, md5: str | None = None) -> None:
+        fetched[repository, layer.sha256] += 1
+        get(self, repository, layer, target, md5=md5)
+
+    without_places(monkeypatch)
+    monkeypatch.setattr(LayoutStore, "get", noted)
+    report = auditor.verify()
+    assert (report.code, report.levels) == (0, ["inputs"] * (NEWEST + 1))
     assert {name: n for name, n in fetched.items() if name[0] == "global"} == {
         ("global", record(n, auditor.forger())["model"]["sha256"]): 1 for n in range(NEWEST + 1)
     }
@@ -319,17 +348,18 @@ def test_a_run_walks_history_once_and_fetches_each_global_model_once(
 def test_a_model_is_kept_no_longer_than_versions_need_it(auditor: Auditor, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most the bases of one version lie on disk at once: v2 needs v0, v1 and itself."""
     kept: list[int] = []
-    manifest, place = LayoutStore.manifest, auditor.folder / "temporary"
+    get, place = LayoutStore.get, auditor.folder / "temporary"
 
-    def watched(self: LayoutStore, repository: str, digest: Digest) -> Artifact:
+    def watched(self: LayoutStore, repository: str, layer: Layer, target: Path, *, md5: str | None = None) -> None:
         if repository == "global":
             kept.append(len(list(place.glob("fedops-*/*.model"))))
-        return manifest(self, repository, digest)
+        get(self, repository, layer, target, md5=md5)
 
     place.mkdir()
+    without_places(monkeypatch)
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(LayoutStore, "manifest", watched)
+    monkeypatch.setattr(LayoutStore, "get", watched)
     assert auditor.verify().code == 0
     assert kept == [0, 1, 2, 2, 1]
 

@@ -10,7 +10,8 @@ from fedops.core.findings import Finding
 
 # deltas: one float64 array of shape (m,) per site, in ascending site id, each valid until the next is taken (a linear
 # strategy: one array, the weighted mean delta, which may be `out` itself); out: float64, shape (m,), overwritten with
-# the new delta; state: optimiser tensor -> float64, shape (m,), changed in place. Called by several threads.
+# the new delta; state: optimiser tensor -> float64, shape (m,), changed in place. Two processes may call it, each for some
+# of the chunks, so it must keep nothing from one call to the next.
 Combine: TypeAlias = Callable[[Iterator[F64], F64, Mapping[str, F64]], None]
 
 
