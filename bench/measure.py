@@ -9,11 +9,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from quiet import Meter, Waiter
+from together import Sampler
 
 QUIET_CORES = 0.25  # a run during which others used more counts as disturbed
 
@@ -39,12 +41,18 @@ class Command:
 
 @dataclass(frozen=True)
 class Run:
-    """What one process used: seconds of wall clock and CPU (its children's too), peak resident MB, others' cores."""
+    """What one process used: seconds of wall clock and CPU (its children's too), peak resident MB, others' cores.
+
+    Attributes:
+        rss_mb: of the largest process.
+        together_mb: of all processes, what they share counted once; 0: nobody looked.
+    """
 
     wall: float
     cpu: float
     rss_mb: float
     noise: float
+    together_mb: float = 0.0
 
 
 @dataclass
@@ -54,6 +62,7 @@ class Row:
     name: str
     wanted: int
     runs: list[Run] = field(default_factory=list)
+    together_mb: float = 0.0  # peak of all its processes together, of the run that is not counted
 
     @property
     def kept(self) -> Sequence[Run]:
@@ -101,11 +110,13 @@ def measure(commands: Sequence[Command], repeats: int, waiter: Waiter, *, extra:
         short = [c for c in commands if number <= repeats or rows[c.name].undisturbed < repeats]
         for command in short:
             waiter.wait()
-            run, text = _run(command)
+            run, text = _run(command, sampled=not number)
             if number:
                 rows[command.name].runs.append(run)
-            elif command.inspect is not None:
-                command.inspect(text)
+            else:
+                rows[command.name].together_mb = run.together_mb
+                if command.inspect is not None:
+                    command.inspect(text)
             if command.outputs is not None:
                 _remove(command.outputs)
             print(
@@ -123,23 +134,27 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _run(command: Command) -> tuple[Run, str]:
+def _run(command: Command, *, sampled: bool) -> tuple[Run, str]:
     """One process: wait4 tells its own and its waited-for children's use, and the peak of the largest of them."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "FEDOPS_"))}
+    # PYTHONDONTWRITEBYTECODE: an installed program is compiled once, by whoever runs it first.
+    unwanted = ("OPENBLAS_", "OMP_", "FEDOPS_", "PYTHONDONTWRITEBYTECODE")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
     environment |= {"FLWR_TELEMETRY_ENABLED": "0"}
     with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
         with Meter() as meter:
             process = subprocess.Popen(
                 command.arguments, cwd=command.folder, env=environment, stdout=out, stderr=errors, text=True
             )
-            _, status, used = os.wait4(process.pid, 0)
+            with Sampler(process.pid) if sampled else nullcontext() as sampler:
+                _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         errors.seek(0)
         text = out.read()
         if process.returncode:
             raise SystemExit(f"{command.name}: exit code {process.returncode}\n{text}{errors.read()}")
-    return Run(meter.wall, used.ru_utime + used.ru_stime, _peak_mb(used), meter.noise), text
+    together = 0.0 if sampler is None else sampler.peak_mb
+    return Run(meter.wall, used.ru_utime + used.ru_stime, _peak_mb(used), meter.noise, together), text
 
 
 def own_peak_mb() -> float:

@@ -160,13 +160,13 @@ def digests(setup: Setup, folder: Path) -> Mapping[str, Row]:
     return measure([floor, fedops_command(setup, folder, "digests")], setup.repeats, setup.waiter)
 
 
-def memory(setup: Setup, sets: Sequence[tuple[int, float]]) -> Mapping[tuple[int, float], float]:
-    """(sites, MB of the model) -> peak resident MB of an aggregation on one base."""
-    peaks: dict[tuple[int, float], float] = {}
+def memory(setup: Setup, sets: Sequence[tuple[int, float]]) -> Mapping[tuple[int, float], Row]:
+    """(sites, MB of the model) -> what an aggregation on one base took."""
+    peaks: dict[tuple[int, float], Row] = {}
     for sites, mb in sets:
         with data(setup, sites, mb, versions=1) as folder:
             command = fedops_command(setup, folder, "one base", check=False)
-            peaks[sites, mb] = measure([command], 2, setup.waiter, extra=0)[command.name].rss_mb
+            peaks[sites, mb] = measure([command], 2, setup.waiter, extra=0)[command.name]
     return peaks
 
 
