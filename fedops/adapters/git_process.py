@@ -43,7 +43,7 @@ _OPTIONS = (
     *("-c", "http.lowSpeedLimit=1000"),  # bytes/s; a dead connection ends after lowSpeedTime seconds
     *("-c", "http.lowSpeedTime=60"),
 )
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")  # up to the last `@`: a password may hold one
 _SHOWN = 300  # characters of git's own words in a message
 # What git and ssh say, in English as LC_ALL=C makes them, where the account is refused or unknown. GitHub answers "not
 # found" for what an account may not see. It only chooses between two exit codes; all else is "temporary".

@@ -46,7 +46,7 @@ def bound_to(host: str, credentials: Credentials, otherwise: Lookup) -> Lookup:
 
 
 class DockerConfig:
-    """The config.json that `docker login`, `oras login` and `podman login` write; it may be absent.
+    """The config.json that `docker login` and `oras login` write; it may be absent.
 
     Args:
         path: of the file.

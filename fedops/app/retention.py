@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fedops.app.context import Context
 from fedops.app.model_bytes import GONE
+from fedops.app.next_version import untagged
 from fedops.app.snapshot import Snapshot, snapshot, version_record
 from fedops.core.artifacts import ARCHIVE
 from fedops.core.documents import MAX_DOCUMENT_BYTES
@@ -97,10 +98,11 @@ def _drop(store: Store, repository: str, manifest: Digest) -> str | None:
 def plan_retirement(ctx: Context, main: Snapshot) -> tuple[tuple[Drop, ...], bool]:
     """What is to be deleted now, oldest version first; and whether there is more.
 
-    Fails closed: nothing, where a version's record or a site's cannot be read.
+    Fails closed: nothing, where a version's record or a site's cannot be read, or while a version that a person brought to
+    main is not verified yet: it may have to be taken off again, and what is deleted does not come back.
     """
     retain, newest = main.federation.store.retain_updates, main.version.version
-    if retain is None or newest - retain < 1:
+    if retain is None or newest - retain < 1 or untagged(main) is not None:
         return (), False
     try:
         look = _Look(ctx.global_store(main.federation), main, newest - retain)

@@ -1,8 +1,8 @@
 """Verdicts on bytes from run to run, so that a pull request that did not change costs no download.
 
-They are files in the tree of one commit without parents, `refs/fedops/verdicts`; the job that merges writes it, and whoever
-could write there could push to main as well. Nothing is believed that is not exactly what would be written here; and a
-submission that was merged for a verdict which is not true is judged again, by its bytes, before a version uses it.
+They are files in the tree of one commit without parents, `refs/fedops/verdicts`; the job that merges writes it, and so can
+whoever may write to the repository, rules on main or not. Nothing is believed that is not exactly what would be written
+here; and a submission that was merged for a verdict which is not true is judged again, by its bytes, before a version uses it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class VerdictCache:
         except ConfigError:
             return None
         said = stored.verdict if stored is not None else None
-        return said if said is not None and said.key == key else None
+        return said if said is not None and said.key == key and _dumped(said) == data else None
 
     def __len__(self) -> int:
         return len(self._files)

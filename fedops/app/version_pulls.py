@@ -167,7 +167,8 @@ def _author(main: Snapshot, pull: Pull, record: VersionRecord) -> tuple[int | No
     """The lead who proposes it, or why nobody may: rollbacks are leads', new versions CI's."""
     where, sites = f"pull/{pull.number}", main.sites
     if record.kind == "rollback":
-        by_key = lead_of(main.repository, pull.head, sites.leads)
+        # NOTE: where the forge vouches for accounts, a commit that a lead once signed is not that lead's proposal again.
+        by_key = lead_of(main.repository, pull.head, sites.leads) if main.federation.forge.kind == "git" else None
         lead = by_key.id if by_key is not None else next((p.id for p in sites.leads if p.id == pull.author.id), None)
         refused = finding("lead_required", where, got=pull.author.login, expected="a lead")
         return lead, refused if lead is None else None

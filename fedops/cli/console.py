@@ -110,7 +110,7 @@ def _emit_fault(command: str, slug: str, cause: str, message: str, hint: str) ->
     emit("json", document(command, ok=False, changed=False, error=fault), "")
 
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|APIKEY|API_KEY", re.IGNORECASE)
 _SECRET_LENGTH = 6  # shorter values are words like `true`, which must not vanish from messages
 

@@ -258,6 +258,11 @@ def _ground(folder: Path, origin: Path | None, forge: Forge, *, example: bool, d
     from fedops.cli.tokens import git_environment
 
     branch = wire.read_federation(folder).branch if (folder / FEDERATION_PATH).is_file() else "main"
+    if origin is not None and re.match(r"[^/\\]{2,}:", str(origin)):
+        raise ConfigError(
+            f"--origin {origin}: is the address of a server -> a folder on this machine",
+            hint=f"make an empty repository there, git clone {origin}, and run fedops init in the clone",
+        )
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedops-")))
         clone = folder

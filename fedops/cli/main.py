@@ -36,6 +36,7 @@ _GARBAGE = 100_000
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Every day": {
+        "join": ("roster", "Set a clone up as a site's, once."),
         "status": ("status", "Who is where, and what the federation waits for."),
         "log": ("history", "Versions, newest first."),
         "show": ("history", "One version: what went in, with which weights."),
@@ -48,7 +49,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Lead": {
         "init": ("init", "Make this repository a federation."),
         "site": ("roster", "Add, suspend or list sites."),
-        "join": ("roster", "Set this clone up as a site's."),
         "upgrade": ("upgrade", "Bring the generated files to this fedops."),
         "review": ("review", "Approve or reject a pull request."),
         "rollback": ("rollback", "Take the model back to an earlier version."),

@@ -46,7 +46,7 @@ def prepared_clone(path: Path) -> tuple[Path, Starter]:
     """
     from fedops.adapters.git_setup import make_clone
     from fedops.app.starter import demand_federation
-    from fedops.cli.wire import federation_root, open_context
+    from fedops.cli.wire import federation_root, open_context, read_federation
     from fedops.core.documents import load_document
     from fedops.core.starter import Starter
 
@@ -59,6 +59,13 @@ def prepared_clone(path: Path) -> tuple[Path, Starter]:
         folder = Path.cwd() / starter.shared.federation
         if make_clone(folder, starter.shared.origin, starter.shared.branch):
             say(f"cloned {starter.shared.origin} into {folder}")
+    found = read_federation(folder)
+    if found.forge != starter.shared.forge:
+        # NOTE: before anything that sends a token: it goes to the server that federation.yaml names.
+        raise ConfigError(
+            f"{folder}: federation.yaml: another forge than the starter says",
+            hint="ask your lead for a new starter file, and compare its origin and forge with what the lead tells you",
+        )
     with open_context(folder) as (_, ctx):
         demand_federation(ctx, starter)
     return folder, starter

@@ -13,7 +13,9 @@ from fedops.core.ids import site_id_fault
 from fedops.core.settings import Forge, Name
 from fedops.core.yaml_text import scalar
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+# NOTE: up to the last `@` before the path, as git and curl read it: a password may hold one itself.
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
+_PASSWORD = re.compile(r"(?<=ssh://)([^/:@\s]*):[^/\s]*(?=@)")
 
 
 class Shared(Document):
@@ -34,7 +36,7 @@ class Shared(Document):
     @field_validator("origin")
     @classmethod
     def _has_no_secret(cls, value: str) -> str:
-        if _CREDENTIALS.search(value):
+        if address(value) != value:
             raise ValueError("an address without user name and password")
         if value.startswith("ext::"):
             raise ValueError("an address, not a command")
@@ -59,7 +61,9 @@ class Starter(Document):
 
 
 def address(origin: str) -> str:
-    """Where a federation lives, without what may stand in front of the host."""
+    """Where a federation lives, without credentials; the user of an ssh address is none, and stays."""
+    if origin.startswith("ssh://"):
+        return _PASSWORD.sub(r"\1", origin)
     return _CREDENTIALS.sub("", origin)
 
 

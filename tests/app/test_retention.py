@@ -12,10 +12,12 @@ from fedops.app.context import Context
 from fedops.app.inspect import refreshed
 from fedops.app.retention import MAX_DROPS, Drop, plan_retirement, retire
 from fedops.app.snapshot import version_record
+from fedops.core.documents import dump_json
 from fedops.core.errors import GitError, StoreError
 from fedops.core.facts import RefUpdate
 from fedops.core.ids import Digest, SiteId
 from fedops.core.records import Record
+from fedops.core.rollback import rollback_record
 from tests.fakes_store import Operation
 from tests.scenario.fed import MemoryFed
 
@@ -286,6 +288,24 @@ def test_nothing_is_deleted_where_history_cannot_be_read(fed: MemoryFed) -> None
     ctx = context(fed)
     assert plan_retirement(ctx, refreshed(ctx)) == ((), False)
     assert left(fed, made) == [KEPT] * 3
+
+
+def test_nothing_is_deleted_for_a_version_that_nobody_has_verified(fed: MemoryFed) -> None:
+    """Somebody pushed a v3 to main; it may have to be taken off again, and v1 is one of the newest two then."""
+    made = versions(fed, 2)
+    retain(fed, 2)
+    main = fed.main()
+    current = main.version
+    assert current.witness is not None
+    earlier = version_record(main.repository, main, 1)
+    assert earlier is not None
+    record = rollback_record(current, earlier[1], policy=main.policy, max_version=None, witness=current.witness)
+    fed.commit({"global/version.json": dump_json(record)}, "by hand")
+    ctx = context(fed)
+    now = refreshed(ctx)
+    assert now.version.version == 3
+    assert retire(ctx, now).dropped == ()
+    assert left(fed, made) == [KEPT] * 2
 
 
 @pytest.mark.parametrize("cause", ["permanent", "temporary"])

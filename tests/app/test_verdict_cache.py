@@ -220,10 +220,10 @@ def test_too_many_entries_are_none(fed: MemoryFed) -> None:
 
 
 def test_a_forged_verdict_gets_bytes_merged_and_never_into_a_version(tmp_path: Path) -> None:
-    """Only who may push to main can write the ref; and even so the model is safe."""
+    """Whoever may write to the repository can write the ref; and even so the model is safe."""
     fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 2}})
     bad = fed.submit(A, arrays(NAN))
-    plant(fed, {f"verdicts/{bad.head}.json": json.dumps(entry(fed, bad)).encode()})
+    plant(fed, {f"verdicts/{bad.head}.json": (json.dumps(entry(fed, bad), indent=2) + "\n").encode()})
     fed.submit(B, 1.0)
     fed.submit(C, 2.0)
     [made] = fed.reconcile().published

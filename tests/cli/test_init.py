@@ -247,3 +247,15 @@ def test_a_wrong_command_line_is_explained_and_writes_nothing(
     assert init(*arguments) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "fed.git").exists() or git(tmp_path / "fed.git", "for-each-ref") == ""
+
+
+@pytest.mark.parametrize(
+    "address", ["git@git.example:heart.git", "ssh://git@git.example/heart.git", "https://git.example/heart"]
+)
+def test_an_origin_on_a_server_is_cloned_first(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "--origin", address, "--generator", "zeros", "--tensor", "w:F32:2"]) == 2
+    assert "is the address of a server -> a folder on this machine" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -78,6 +78,18 @@ def test_another_federation_of_the_same_name_is_refused(
     assert not (other / ".fedops" / "site.yaml").exists()
 
 
+def test_another_forge_than_the_starter_names_is_refused_before_a_token_could_go_there(
+    starter: Path, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = starter.read_text()
+    named = '{"kind": "github", "repository": "acme/fed", "api_url": null}'
+    starter.write_text(text.replace('{"kind": "git", "repository": null, "api_url": null}', named))
+    assert starter.read_text() != text
+    monkeypatch.setattr("fedops.cli.wire.open_context", None)
+    assert run(["join", "--bundle", str(starter)]) == 2
+    assert "another forge than the starter says" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -47,8 +47,11 @@ def test_the_shared_block_is_the_same_bytes_for_all_sites() -> None:
     ("origin", "shown"),
     [
         ("https://alice:secret@git.example.org/heart.git", "https://git.example.org/heart.git"),
+        ("https://alice:p@ss@git.example.org/heart.git", "https://git.example.org/heart.git"),
         ("https://token@git.example.org/heart.git", "https://git.example.org/heart.git"),
         ("git@git.example.org:heart.git", "git@git.example.org:heart.git"),
+        ("ssh://git@git.example.org/heart.git", "ssh://git@git.example.org/heart.git"),
+        ("ssh://git:se@cret@git.example.org:22/heart.git", "ssh://git@git.example.org:22/heart.git"),
         ("/srv/fed/heart.git", "/srv/fed/heart.git"),
     ],
 )
