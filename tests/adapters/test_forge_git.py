@@ -354,15 +354,9 @@ def test_a_pull_that_was_merged_by_hand_is_not_open_whatever_clock_it_was_opened
 
 def test_listing_walks_no_line(world: MemoryGitWorld) -> None:
     opened(world)
-    asked: list[str] = []
-
-    class Noted(Meddled):
-        def __getattr__(self, name: str) -> Any:
-            asked.append(name)
-            return super().__getattr__(name)
-
-    assert len(GitForge(Noted(world.repository("lena"), []), clock=ManualClock()).open_pulls()) == 1
-    assert not {"commits", "touched", "changes"} & set(asked)
+    noted = Noted(world.repository("lena"))
+    assert len(GitForge(noted, clock=ManualClock()).open_pulls()) == 1
+    assert not {"commits", "touched", "changes"} & set(noted.asked)
 
 
 def test_a_signature_is_checked_once_as_long_as_the_roster_stays(world: MemoryGitWorld) -> None:
@@ -527,3 +521,44 @@ def test_two_hundred_open_pulls_are_listed_in_well_under_a_second(world: MemoryG
     assert time.perf_counter() - start < 0.5
     assert [p.number for p in pulls] == list(range(1, 201))
     assert all(re.fullmatch(r"alice-a", p.author.login) for p in pulls)
+
+
+class Noted(Meddled):
+    """A repository that notes what it is asked."""
+
+    def __init__(self, repository: Repository) -> None:
+        super().__init__(repository, [])
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return super().__getattr__(name)
+
+
+def test_statuses_of_many_commits_are_read_by_one_listing(world: MemoryGitWorld) -> None:
+    repository = world.repository("lena")
+    lena = forge(world, "lena")
+    commits = [repository.write_commit([], {RepoPath("n"): b"%d" % n}, "m", at=START) for n in range(60)]
+    for commit in commits[:55]:
+        lena.set_status(commit, "success", "c", commit)
+    noted = Noted(world.repository("bob"))
+    found = GitForge(noted, clock=ManualClock()).statuses(commits, "c")
+    assert found == {commit: ("success", commit) for commit in commits[:55]}
+    assert noted.asked.count("entries") <= 1 + 5  # one more for each folder that is not there
+    assert GitForge(noted, clock=ManualClock()).statuses(commits[53:], "c") == dict(list(found.items())[53:])
+
+
+def test_issues_that_were_closed_long_ago_are_not_read(world: MemoryGitWorld) -> None:
+    clock = ManualClock()
+    lena = git_forge(world, "lena", [], clock)
+    for number in range(1, 204):
+        if number == 201:
+            clock.sleep(10 * 86_400)
+        lena.close_issue(lena.ensure_issue(Marker("x", str(number)), "t", "b", FEDOPS).number)
+    noted = Noted(world.repository("bob"))
+    since = clock.now() - dt.timedelta(days=1)
+    recent = GitForge(noted, clock=clock).issues(FEDOPS, open=False, since=since)
+    # By whole hundreds, down to one that is all older.
+    assert [i.number for i in recent] == list(range(100, 204))
+    assert noted.asked.count("read") == len(recent)
+    assert len(GitForge(noted, clock=clock).issues(FEDOPS, open=False)) == 203
