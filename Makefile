@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PYTHONUTF8 = 1
 
-.PHONY: all demo test check bench soak generate install wheel clean
+.PHONY: all demo test test-long check bench soak generate install wheel clean
 all: check test
 
 install: $(STAMP)
@@ -30,9 +30,13 @@ check: $(STAMP)
 
 test: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n 2 --cov=fedops --cov-report= -q
+	$(BIN)/python -m pytest -n 2 -m 'not long' --cov=fedops --cov-report= -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='fedops/core/*' --fail-under=100
+
+# Whole federations from the first command to the last: the demo, GitHub, the workflows by act, kills, schedules.
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m long -q
 
 generate: $(STAMP)
 	$(BIN)/python -m tests.generate

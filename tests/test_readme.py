@@ -39,8 +39,8 @@ def test_every_command_and_option_that_is_shown_exists() -> None:
 
 
 def test_every_make_target_that_is_shown_exists() -> None:
-    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
-    shown = set(re.findall(r"(?:`|\$ )make ([a-z]+)", TEXT))
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+    shown = set(re.findall(r"(?:`|\$ )make ([a-z-]+)", TEXT))
     assert shown
     assert shown <= targets
 

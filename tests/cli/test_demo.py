@@ -31,6 +31,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(demo_trouble, name, at)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) -> None:

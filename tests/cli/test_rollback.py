@@ -33,6 +33,7 @@ def pull_of(world: World, kind: str = "fedops") -> int:
     return number
 
 
+@pytest.mark.long
 def test_a_rollback_from_the_command_to_the_version(world: World) -> None:
     world("ci", "ci", "reconcile")
     first = world.version()
@@ -90,6 +91,7 @@ def test_who_does_not_lead_is_refused_with_what_to_do(world: World) -> None:
     assert "is not a version" in world("lead", "rollback", "7", code=2).err
 
 
+@pytest.mark.long
 def test_the_jobs_bring_a_version_through_review(world: World) -> None:
     by_review(world)
     jobs = Jobs(world)
@@ -116,6 +118,7 @@ def opened_by(jobs: Jobs) -> int:
     return number
 
 
+@pytest.mark.long
 def test_the_jobs_tag_a_version_that_a_person_merged(world: World) -> None:
     by_review(world)
     jobs = Jobs(world)
@@ -137,6 +140,7 @@ def test_the_jobs_tag_a_version_that_a_person_merged(world: World) -> None:
     assert world("lead", "verify", "--all").code == 0
 
 
+@pytest.mark.long
 def test_what_leads_rejected_can_be_proposed_again(world: World) -> None:
     by_review(world)
     world("ci", "ci", "reconcile")

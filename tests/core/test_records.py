@@ -76,7 +76,7 @@ def test_any_md5_reads_back_as_text_by_every_yaml_reader(md5: str) -> None:
         ({"forge": {"kind": "github"}}, "repository belongs to kind github"),
         ({"forge": {"kind": "git", "repository": "a/b"}}, "repository belongs to kind github"),
         ({"store": {"url": "s3://bucket"}}, "ocidir:PATH or oci://"),
-        ({"store": {"url": "ocidir:"}}, "ocidir:PATH or oci://"),
+        ({"store": {"url": "ocidir:"}}, "must be ocidir:PATH, got 'ocidir:'"),
         ({"name": "Breast Cancer"}, "pattern"),
         ({"model": {"format": "pickle"}}, "safetensors"),
     ],

@@ -143,6 +143,7 @@ def submissions(world: GitHubWorld) -> list[str]:
     return [parents.split()[1] for parents in merges]
 
 
+@pytest.mark.long
 def test_three_fork_sites_make_five_versions_that_anybody_verifies(fed: Fed) -> None:
     world = fed.world
     values = play(world)

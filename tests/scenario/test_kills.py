@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.fed import fast_folder
 from tests.scenario.killing import Killer
 
 KILLS = 20
 
 
+@pytest.mark.long
 def test_random_kills_of_whole_processes_lose_double_and_wedge_nothing() -> None:
     with fast_folder() as name:
         killer = Killer(Path(name), random.Random(7))

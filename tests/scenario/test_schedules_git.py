@@ -94,6 +94,7 @@ def fast() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_runs_at_the_same_time_on_real_git_give_one_version_of_each_number(batch: int, fast: Path) -> None:
     versions = 0

@@ -331,7 +331,12 @@ FIELDS: Mapping[str, tuple[Callable[[Json], object], str, Json]] = {
     "metrics": (lambda r: r["metrics"].update(loss=0.1), "record_mismatch", {"field": "metrics", "keys": ["loss"]}),
     "carried": (lambda r: r["carried"]["counters"].update(x=1), "record_mismatch", {"field": "carried"}),
     "status": (lambda r: r.update(status="final"), "record_mismatch", {"field": "status"}),
-    "kind": (lambda r: r.update(kind="rollback", source={"version": 1}), "record_mismatch", {"field": "kind"}),
+    "kind": (lambda r: r.update(kind="rollback", source={"version": 1}), "lead_required", {}),
+    "kind, by its model": (
+        lambda r: r.update(kind="rollback", source={"version": 1}),
+        "record_mismatch",
+        {"field": "model", "keys": ["manifest", "md5", "sha256"]},
+    ),
     "source": (lambda r: r.update(source={"version": 1}), "record_mismatch", {"field": "source"}),
     "rule": (lambda r: r["rule"]["staleness"].update(max=9), "record_mismatch", {"field": "rule"}),
     "policy": (lambda r: r.update(policy="sha256:" + "0" * 64), "policy_mismatch", {}),
@@ -648,7 +653,8 @@ def test_a_record_in_other_bytes_of_the_same_meaning(auditor: Auditor) -> None:
 def test_a_version_commit_with_two_parents(auditor: Auditor) -> None:
     forger = auditor.forger()
     forger.rewrite(second_parent={forger.version(2): forger.version(1)})
-    assert first_named(auditor, 2)("lineage_broken", got=2, expected="one parent")
+    expected = "one parent, or besides it the commit that proposed the version"
+    assert first_named(auditor, 2)("lineage_broken", got=[forger.version(1)], expected=expected)
 
 
 @pytest.mark.parametrize("path", [METRICS, POINTER, "global/other.bin"])

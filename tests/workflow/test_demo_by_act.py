@@ -10,6 +10,7 @@ import pytest
 from tests.cli_world import in_process
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_demo_makes_its_first_version_by_the_workflow_files(act: Path, tmp_path: Path) -> None:
     """About 15 s: reconcile by hand, then four runs of validate and two of reconcile, and all that the sites do."""

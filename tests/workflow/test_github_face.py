@@ -60,6 +60,7 @@ def reconcile(world: GitHubWorld, ci: ActRunner) -> WorkflowResult:
     return ran
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_fork_sites_make_five_versions_by_the_unedited_files(world: GitHubWorld, ci: ActRunner) -> None:
     """Three runs of validate (1 s each), two of reconcile for v1 and one for each other version (4 to 6 s each)."""
