@@ -242,12 +242,13 @@ def ref_of(repository: Repository, ref: str) -> CommitId | None:
 def push_main(
     repository: Repository, files: Mapping[RepoPath, bytes | None], message: str = "by hand", *, at: dt.datetime = START
 ) -> CommitId:
-    """Put one commit on top of main."""
-    repository.fetch()
-    main = repository.resolve("main")
-    commit = repository.write_commit((main,) if main is not None else (), files, message, at=at)
-    assert repository.push((RefUpdate("refs/heads/main", main, commit),))
-    return commit
+    """Put one commit on top of main, as a person does: once more where somebody else was faster."""
+    while True:
+        repository.fetch()
+        main = repository.resolve("main")
+        commit = repository.write_commit((main,) if main is not None else (), files, message, at=at)
+        if repository.push((RefUpdate("refs/heads/main", main, commit),)):
+            return commit
 
 
 def submission(

@@ -579,7 +579,7 @@ def test_a_watching_process_ends_at_sigint_with_130(watching: subprocess.Popen[s
     while not watching.stdout.readline().startswith("waits: "):
         pass
     watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=60)
+    _, err = watching.communicate(timeout=240)
     assert watching.returncode == 130
     assert "Traceback" not in err
 
