@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Started in the background of a shell, we ignore Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # In CI the same examples each time: a fault that only luck finds is a matter for `make soak`, not for the next commit.
 settings.register_profile("ci", derandomize=True, deadline=None)
