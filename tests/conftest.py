@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.sshkeys import SshKey
 
 # Started in the background of a shell, we ignore Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -39,6 +44,22 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     }.items():
         monkeypatch.setenv(name, value)
     return home
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
+    """An SSH key for each person of the forge's tests."""
+    from tests.forge_worlds import make_keys
+
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="session")
+def template(keys: Mapping[str, SshKey], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An origin with its clones, to be copied and never changed."""
+    from tests.forge_worlds import git_template
+
+    return git_template(keys, tmp_path_factory.mktemp("template"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class ModelFile:
-    """One open model file (see `OpenModel` in ports.py); close it, or use it in a `with`.
+    """One open model file (see `OpenModel` in fedops.ports); close it, or use it in a `with`.
 
     Args:
         file: what was handed in.
@@ -126,7 +126,7 @@ class ModelFile:
 
 
 class ModelFiles:
-    """The reader and writer of model files (see `Models` in ports.py).
+    """The reader and writer of model files (see `Models` in fedops.ports).
 
     Args:
         scratch: folder for the unnamed copy of an npz while it is open; None: the system's.

@@ -10,7 +10,7 @@ from fedops.core.tensors import data_bytes
 
 
 class DigestSink:
-    """Takes a canonical file's data in order and keeps nothing but its sha256 (see `ModelSink` in ports.py)."""
+    """Takes a canonical file's data in order and keeps nothing but its sha256 (see `ModelSink` in fedops.ports)."""
 
     def __init__(self, specs: Specs) -> None:
         head = encode_header(specs)

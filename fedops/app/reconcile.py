@@ -143,7 +143,7 @@ def _mend(ctx: Context, main: Snapshot, done: Reconciled) -> bool:
     """Make deleted tags again, and delete what `retain_updates` no longer keeps; True if something was done."""
     retagged, retired = restore_tags(ctx, main), retire(ctx, main)
     texts = [f"{GlobalVersion(n).tag}: made again" for n in retagged.numbers]
-    texts += [f"{drop.text}: deleted, no longer kept" for drop in retired.dropped]
+    texts += retired.texts
     done.findings.extend((*retagged.findings, *retired.findings))
     done.mended.extend(texts)
     return bool(texts)

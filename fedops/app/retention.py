@@ -60,6 +60,11 @@ class Retired:
     findings: tuple[Finding, ...] = ()
     left: bool = False
 
+    @property
+    def texts(self) -> list[str]:
+        """What was deleted, for people."""
+        return [f"{drop.text}: deleted, no longer kept" for drop in self.dropped]
+
 
 def retire(ctx: Context, main: Snapshot) -> Retired:
     """Delete what is no longer kept, a bounded number of copies.

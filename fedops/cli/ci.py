@@ -109,26 +109,23 @@ def publish(input_commit: str, decided_at: str, proposal: str, github_output: Pa
 def signal(skipped: str, fmt: Format) -> None:
     """Repair the registry's display tag, delete inputs that are no longer kept, then open and close signal issues."""
     from fedops.app.inspect import refreshed
-    from fedops.app.merged import merged_state
-    from fedops.app.next_version import untagged
-    from fedops.app.reconcile import repair
+    from fedops.app.reconcile import Reconciled, repair, signal_all
     from fedops.app.retention import retire
-    from fedops.app.signals import signal as send
     from fedops.cli.wire import open_context
 
-    left_out = skipped_blobs(skipped)
+    left_out, done = skipped_blobs(skipped), Reconciled()
     with open_context() as (_, ctx):
         main = refreshed(ctx)
         repaired, retired = repair(ctx, main), retire(ctx, main)
-        # Of a version that a person brought, no site is told before it is verified and tagged.
-        told = untagged(main) is None
-        texts = send(ctx, main, merged_state(ctx.repository, main), left_out) if told else []
-    mended = [f"{drop.text}: deleted, no longer kept" for drop in retired.dropped]
-    changed = bool(texts) or bool(mended) or repaired
-    result = document("signal", ok=True, changed=changed, findings=retired.findings, signals=texts, mended=mended)
-    emit(fmt, result, "\n".join(map(printable, (*texts, *mended))) or "nothing to do")
+        told = signal_all(ctx, done, left_out)
+    findings, texts = (*retired.findings, *done.findings), [*done.signals, *retired.texts]
+    changed = told or bool(retired.texts) or repaired
+    result = document(
+        "signal", ok=True, changed=changed, findings=findings, signals=done.signals, mended=list(retired.texts)
+    )
+    emit(fmt, result, "\n".join(map(printable, texts)) or "nothing to do")
     if fmt == "text":
-        say_findings(retired.findings)
+        say_findings(findings)
 
 
 def _a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:

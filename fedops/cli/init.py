@@ -235,7 +235,7 @@ def _lead(text: str | None, keys: Sequence[str]) -> Lead | None:
 
 def _hyperparameters(texts: Sequence[str]) -> dict[str, Json]:
     """NAME=VALUE with values as YAML reads them: numbers, true, false, text."""
-    from fedops.core.documents import parse_yaml
+    from fedops.core.yaml_reader import parse_yaml
 
     out: dict[str, Json] = {}
     for text in texts:

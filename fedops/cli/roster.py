@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from fedops.app.join import Joined
     from fedops.app.roster import RosterChange, State
     from fedops.core.settings import Site
+    from fedops.core.starter import Starter
     from fedops.ports import YamlEditor
 
 DEFAULT_KEY = Path(".fedops", "id_ed25519")
@@ -59,11 +59,7 @@ def add(
     from fedops.cli.public_keys import read_public_key
 
     new = addition(site, login, account_id, [read_public_key(k) for k in key], store)
-    _edit(fmt, dry_run, lambda ctx, editor, writing: add_site(ctx, editor, new, writing))
-    if bundle is not None and not dry_run:
-        from fedops.cli.starter import write_starter
-
-        write_starter(new.site, bundle)
+    _edit(fmt, dry_run, lambda ctx, editor, writing: add_site(ctx, editor, new, writing), bundle)
 
 
 @site_command.command()
@@ -120,19 +116,26 @@ def _set_state(site: str, state: State, dry_run: bool, fmt: Format) -> None:
     _edit(fmt, dry_run, lambda ctx, editor, writing: set_state(ctx, editor, site, state, writing))
 
 
-def _edit(fmt: Format, dry_run: bool, change: Callable[[Context, YamlEditor, Writing], RosterChange]) -> None:
-    """Run one change of the roster, bring the work tree along, and report."""
+def _edit(
+    fmt: Format,
+    dry_run: bool,
+    change: Callable[[Context, YamlEditor, Writing], RosterChange],
+    bundle: Path | None = None,
+) -> None:
+    """Run one change of the roster, bring the work tree along, write the site's starter file if asked to, and report."""
     from fedops.adapters.yaml_edit import RoundTripEditor
     from fedops.app.change_main import Writing
+    from fedops.cli.starter import write_starter
     from fedops.cli.wire import open_context, signing_key
     from fedops.cli.work_tree import update_work_tree
 
     with open_context() as (root, ctx):
         done = change(ctx, RoundTripEditor(), Writing(random.random, signing_key(root), dry_run))
         moved = None if dry_run else update_work_tree(ctx.repository)
+        wrote = bundle is not None and not dry_run and write_starter(ctx, done.site, bundle)
     facts = _facts(done.site, done.entry)
-    files = [str(p) for p in done.files]
-    result = document("site", ok=True, changed=done.changed, commit=done.commit, files=files, work_tree=moved)
+    files, changed = [str(p) for p in done.files], done.changed or wrote
+    result = document("site", ok=True, changed=changed, commit=done.commit, files=files, work_tree=moved)
     if not done.changed:
         text = f"{done.site}: {done.entry.state}, nothing to do"
     elif dry_run:
@@ -166,40 +169,28 @@ def join_command(
 
     With --bundle the clone is made, too: in a folder of the federation's name, below the current one.
     """
+    from fedops.app.join import Applicant, demand_free_clone, join
+    from fedops.app.starter import demand_federation
     from fedops.cli.starter import prepared_clone
+    from fedops.cli.wire import open_context
 
+    starter: Starter | None = None
+    folder: Path | None = None
     if bundle is None:
         if site is None:
             raise ConfigError("which site? -> fedops join SITE, or fedops join --bundle FILE")
-        _join(None, Answers(site, key, login, account_id, generate_key), fmt)
-        return
-    if site is not None or login is not None or account_id is not None:
+    elif site is not None or login is not None or account_id is not None:
         raise ConfigError("--bundle says which site and account -> no SITE, --login or --id beside it")
-    folder, starter = prepared_clone(bundle)
-    _join(folder, Answers(starter.site, key, starter.login, starter.id, generate_key), fmt)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Who joins, as typed or as the starter says."""
-
-    site: str
-    key: Path | None
-    login: str | None
-    account_id: int | None
-    generate_key: bool
-
-
-def _join(folder: Path | None, who: Answers, fmt: Format) -> None:
-    """Join in a clone; None: the one around the current folder."""
-    from fedops.app.join import Applicant, demand_free_clone, join
-    from fedops.cli.wire import open_context
-
+    else:
+        folder, starter = prepared_clone(bundle)
+        site, login, account_id = starter.site, starter.login, starter.id
     with open_context(folder) as (root, ctx):
-        checked = demand_free_clone(root, who.site)
-        private = _private_key(root, who.key, f"{checked}@fedops", generate=who.generate_key)
+        if starter is not None:
+            demand_federation(ctx, starter)
+        checked = demand_free_clone(root, site)
+        private = _private_key(root, key, f"{checked}@fedops", generate=generate_key)
         public = _public_key(private)
-        joined = join(ctx, root, Applicant(checked, private, public, who.login, who.account_id))
+        joined = join(ctx, root, Applicant(checked, private, public, login, account_id))
     result = document(
         "join",
         ok=True,

@@ -282,7 +282,7 @@ def _echo(data: bytes) -> None:
 
 def read_overrides(path: Path) -> Mapping[str, Json]:
     """A site's own hyperparameters; JSON is YAML here."""
-    from fedops.core.documents import parse_yaml
+    from fedops.core.yaml_reader import parse_yaml
 
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")

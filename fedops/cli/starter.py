@@ -10,43 +10,44 @@ from fedops.core.errors import ConfigError
 from fedops.core.ids import SiteId
 
 if TYPE_CHECKING:
+    from fedops.app.context import Context
     from fedops.core.starter import Starter
 
 
-def write_starter(site: SiteId, path: Path) -> None:
-    """Write a site's starter file; one with the same content stays as it is.
+def write_starter(ctx: Context, site: SiteId, path: Path) -> bool:
+    """Write a site's starter file; False if it is there already.
 
     Raises:
         ConfigError: something else is there, or the folder cannot be written.
     """
     from fedops.adapters.git_repo import GitRepository
     from fedops.app.starter import starter_of
-    from fedops.cli.wire import open_context
     from fedops.core.starter import render_starter
 
-    with open_context() as (_, ctx):
-        assert isinstance(ctx.repository, GitRepository)
-        origin = ctx.repository.remote_url()
-        assert origin is not None, "add_site has pushed to it"
-        data = render_starter(starter_of(ctx, site, origin))
-    if path.exists() and (not path.is_file() or path.read_bytes() != data):
+    assert isinstance(ctx.repository, GitRepository)
+    origin = ctx.repository.remote_url()
+    assert origin is not None, "the roster was pushed to it"
+    data = render_starter(starter_of(ctx, site, origin))
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    if path.exists():
         raise ConfigError(f"{path}: is there already, with other content", hint="remove it, or name another file")
     try:
         path.write_bytes(data)
     except OSError as e:
         raise ConfigError(f"{path}: cannot be written: {e.strerror}") from e
     say(f"starter of {site}: {path}; send it to the site, who runs: fedops join --bundle {path.name} --generate-key")
+    return True
 
 
 def prepared_clone(path: Path) -> tuple[Path, Starter]:
     """The clone that a starter is for: the one around the current folder, or a new one below it.
 
     Raises:
-        ConfigError: no starter, or the clone is another federation's.
+        ConfigError: no starter, or the clone is on another forge; whether it is that federation, `demand_federation` says.
     """
     from fedops.adapters.git_setup import make_clone
-    from fedops.app.starter import demand_federation
-    from fedops.cli.wire import federation_root, open_context, read_federation
+    from fedops.cli.wire import federation_root, read_federation
     from fedops.core.documents import load_document
     from fedops.core.starter import Starter
 
@@ -66,6 +67,4 @@ def prepared_clone(path: Path) -> tuple[Path, Starter]:
             f"{folder}: federation.yaml: another forge than the starter says",
             hint="ask your lead for a new starter file, and compare its origin and forge with what the lead tells you",
         )
-    with open_context(folder) as (_, ctx):
-        demand_federation(ctx, starter)
     return folder, starter

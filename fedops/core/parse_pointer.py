@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from fedops.core.brief import brief, brief_text
 from fedops.core.catalogue import Slug
-from fedops.core.documents import parse_yaml
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Json
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import Digest, SiteId, is_digest, is_hex, remote_of, repository_of, site_id_fault, site_of_path
 from fedops.core.records import Pointer
 from fedops.core.validate_change import MAX_FINDINGS
+from fedops.core.yaml_reader import parse_yaml
 
 _OUT = ("md5", "size", "hash", "path")
 _ENDING = ".dvc"

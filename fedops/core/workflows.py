@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedops.core.documents import Json, parse_yaml
+from fedops.core.documents import Json
 from fedops.core.errors import ConfigError
 from fedops.core.ids import CommitId
 from fedops.core.workflow_patterns import matches
+from fedops.core.yaml_reader import parse_yaml
 
 FOLDER = ".github/workflows"
 # What GitHub calls the account behind a job's token; nothing that it pushes starts a workflow.

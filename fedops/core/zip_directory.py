@@ -63,7 +63,10 @@ def find_directory(tail: bytes, file_size: int) -> Directory | int:
         raise ZipError("bytes behind the end of the archive, or its comment is cut off")
     locator = at - LOCATOR64.size
     if locator >= 0 and tail[locator : locator + 4] == b"PK\x06\x07":
-        return int(LOCATOR64.unpack_from(tail, locator)[2])
+        _, disk, place, disks = LOCATOR64.unpack_from(tail, locator)
+        if disk or disks > 1:
+            raise ZipError("an archive of several disks")
+        return int(place)
     if disk or start_disk:
         raise ZipError("an archive of several disks")
     return _within(Directory(start, size, members), file_size - len(tail) + at)
@@ -121,10 +124,12 @@ def _large(extra: bytes, size: int, stored: int, header: int) -> tuple[int, int,
     """Replace those of the three that do not fit 32 bits by their values in the zip64 extra field."""
     values = [size, stored, header]
     wanted = [i for i, value in enumerate(values) if value == _FULL32]
-    while wanted and len(extra) >= 4:
+    while len(extra) >= 4:
         kind, length = struct.unpack_from("<2H", extra)
         body, extra = extra[4 : 4 + length], extra[4 + length :]
-        if kind == _ZIP64:
+        if len(body) < length:
+            raise ZipError("an extra field is cut off")
+        if kind == _ZIP64 and wanted:
             if len(body) < 8 * len(wanted):
                 raise ZipError("a zip64 field is cut off")
             for place, i in enumerate(wanted):

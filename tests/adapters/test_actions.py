@@ -60,12 +60,14 @@ def test_a_body_that_is_no_dispatch_is_refused(body: bytes) -> None:
 
 
 @contextmanager
-def answering(code: int) -> Iterator[str]:
-    """A server that answers every request with one status."""
+def answering(code: int, asked: list[str] | None = None) -> Iterator[str]:
+    """A server that answers every request with one status, and notes what was asked."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
+            if asked is not None:
+                asked.append(self.path)
             self.send_response(code)
             self.send_header("Location", "http://127.0.0.1:1/")
             self.send_header("Content-Length", "0")
@@ -103,8 +105,10 @@ def test_a_refusal_says_whether_trying_again_helps(code: int, cause: str) -> Non
 
 
 def test_newer_servers_answer_with_the_run() -> None:
-    with answering(200) as url:
+    asked: list[str] = []
+    with answering(200, asked) as url:
         Actions(url, "acme/fed", TOKEN).dispatch("reconcile.yml", "main", {})
+    assert asked == ["/repos/acme/fed/actions/workflows/reconcile.yml/dispatches"]
 
 
 def test_no_answer_is_temporary_and_loses_nothing() -> None:

@@ -30,7 +30,6 @@ from tests.forge_worlds import (
     forge,
     git_template,
     main_of,
-    make_keys,
     push_main,
     ref_of,
     roster,
@@ -42,11 +41,6 @@ from tests.sshkeys import SshKey
 FORGE = "refs/fedops/forge"
 SIGNAL = Marker("signal", "train/hospital-a/v9")
 FEDOPS = frozenset({"fedops"})
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fedops.core.facts import Marker, RefUpdate
 from fedops.core.ids import CommitId, RepoPath, SiteId
 from fedops.ports import Forge
 from tests.fakes_repository import FakeRepository
-from tests.forge_worlds import START, MemoryGitWorld, files_of, forge, main_of, make_keys, push_main, ref_of, submission
+from tests.forge_worlds import START, MemoryGitWorld, files_of, forge, main_of, push_main, ref_of, submission
 from tests.sshkeys import SshKey
 
 FORGE = "refs/fedops/forge"
@@ -24,11 +24,6 @@ SIGNAL = Marker("signal", "train/hospital-a/v9")
 VERDICT = Marker("submission", "hospital-a")
 FEDOPS = frozenset({"fedops"})
 PULL = "pulls/open/1.json"
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture

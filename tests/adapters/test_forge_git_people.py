@@ -21,7 +21,6 @@ from tests.forge_worlds import (
     files_of,
     forge,
     main_of,
-    make_keys,
     push_main,
     ref_of,
     submission,
@@ -31,11 +30,6 @@ from tests.sshkeys import SshKey
 FORGE = "refs/fedops/forge"
 LENA = Account("lena", 1)
 SITES = RepoPath("policies/sites.yaml")
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture

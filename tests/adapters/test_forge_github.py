@@ -24,9 +24,7 @@ from tests.forge_worlds import (
     START,
     ManualClock,
     forge,
-    git_template,
     main_of,
-    make_keys,
     push_main,
     submission,
 )
@@ -38,16 +36,6 @@ SIGNAL = Marker("signal", "train/hospital-a/v9")
 VERDICT = Marker("submission", "pull-1")
 FEDOPS = frozenset({"fedops"})
 A = SiteId("hospital-a")
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def template(keys: Mapping[str, SshKey], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return git_template(keys, tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

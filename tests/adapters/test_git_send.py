@@ -14,19 +14,9 @@ from fedops.adapters.git_credentials import git_credentials
 from fedops.adapters.git_repo import GitRepository
 from fedops.core.errors import GitError
 from fedops.core.facts import RefUpdate
-from tests.forge_worlds import git_template, main_of, make_keys, submission
+from tests.forge_worlds import main_of, submission
 from tests.github_face.world import FaceWorld, github_world, token_of
 from tests.sshkeys import SshKey
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def template(keys: Mapping[str, SshKey], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return git_template(keys, tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

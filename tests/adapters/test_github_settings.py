@@ -13,7 +13,7 @@ from fedops.core.facts import Account
 from fedops.core.forge_settings import ForgeSettings, JobRights, Package, Unread, Workflows
 from fedops.core.github_hosts import host_of
 from fedops.ports import ForgeProbe
-from tests.forge_worlds import ACCOUNTS, ManualClock, git_template, make_keys
+from tests.forge_worlds import ACCOUNTS, ManualClock, git_template
 from tests.github_face.hub import NAME, OWNER, Fault
 from tests.github_face.settings import Ruleset, Settings, main_ruleset, set_up, tag_ruleset
 from tests.github_face.world import FaceWorld, github_world, token_of
@@ -32,11 +32,6 @@ PR = {
     },
 }
 PACKAGES = ((OWNER, f"{NAME}/global"), ("lena-l", f"{NAME}/archive"))
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_a_program_that_outlives_a_killed_run_holds_nothing(tmp_path: Path) -> N
         first.wait()
         os.kill(child, 0)  # it lives
         with only_one(path, "fedops run"):
-            pass
+            assert path.read_text() == f"fedops run, process {os.getpid()}\n"
         os.kill(child, signal.SIGKILL)
 
 

@@ -197,6 +197,7 @@ def test_a_child_that_the_code_leaves_behind_is_not_waited_for(tmp_path: Path, j
     """
     try:
         python(code, tmp_path).run(job)
+        assert not dead(int(pid.read_text()))
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
 
@@ -357,6 +358,7 @@ def test_ending_a_program_that_has_ended_by_itself_is_no_fault(tmp_path: Path) -
     with subprocess.Popen([sys.executable, "-c", ""], start_new_session=True) as ended:
         ended.wait()
         training_process._stop(ended)
+    assert ended.returncode == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="for another system: process groups")
@@ -375,8 +377,10 @@ def test_a_training_does_not_outlive_the_fedops_that_asked_for_it(tmp_path: Path
     with subprocess.Popen([sys.executable, "-c", asking], cwd=root) as fedops:
         wait_until(pids.exists)
         fedops.kill()
-    for pid in pids.read_text().split():
-        wait_until(partial(dead, int(pid)))
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2, "the program, and what it started"
+    for pid in started:
+        wait_until(partial(dead, pid))
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:

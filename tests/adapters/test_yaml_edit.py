@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedops.adapters.yaml_edit import RoundTripEditor
-from fedops.core.documents import parse_yaml
 from fedops.core.errors import ConfigError
+from fedops.core.yaml_reader import parse_yaml
 
 EDITOR = RoundTripEditor()
 ROSTER = b"""---

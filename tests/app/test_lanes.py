@@ -228,6 +228,7 @@ def test_other_process_ends_when_nobody_is_there(ends: Any) -> None:
     mine, theirs, copy = ends
     mine.close()
     serve(theirs, copy, plan(9), lambda: Squares(Ring(ROOMS, 8)))
+    assert copy.closed
 
 
 # ---------------------------------------------------------------- where a fork is safe

@@ -22,7 +22,7 @@ from fedops.app.scaffold import (
     render,
     render_site,
 )
-from fedops.core.documents import Document, load_document, load_json_document, parse_yaml
+from fedops.core.documents import Document, load_document, load_json_document
 from fedops.core.errors import ConfigError
 from fedops.core.ids import (
     AGGREGATION_PATH,
@@ -43,6 +43,7 @@ from fedops.core.settings import (
     SubmissionPolicy,
     Training,
 )
+from fedops.core.yaml_reader import parse_yaml
 
 PLAIN = Scaffold(name="fed", store="ocidir:store", fedops="0.1.0")
 SITE = Site(accounts=(Person(login="alice-a", id=1001),), keys=("ssh-ed25519 AAAA alice",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fedops.core.documents import parse_yaml
+from fedops.core.yaml_reader import parse_yaml
 from tests.cases.harness import Cases
 from tests.template.test_workflows import WORKFLOWS, steps
 

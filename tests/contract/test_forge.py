@@ -23,9 +23,7 @@ from tests.forge_worlds import (
     World,
     files_of,
     forge,
-    git_template,
     main_of,
-    make_keys,
     push_main,
     ref_of,
     submission,
@@ -37,16 +35,6 @@ T = TypeVar("T")
 SIGNAL = Marker("signal", "train/hospital-a/v9")
 VERDICT = Marker("submission", "hospital-a")
 FEDOPS = frozenset({"fedops"})
-
-
-@pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="session")
-def template(keys: Mapping[str, SshKey], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return git_template(keys, tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture(params=KINDS)

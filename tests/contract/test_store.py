@@ -405,6 +405,7 @@ def test_damaged_artifact_can_be_dropped(backend: Backend, update: Path) -> None
 
 def test_drop_in_a_repository_that_never_was_changes_nothing(store: Store) -> None:
     _drop(store, B, _digest(b"never put"))
+    assert _slug(lambda: store.manifest(B, _digest(b"never put"))) == "object_missing"
 
 
 # copy

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedops.core import documents
+from fedops.core import yaml_reader
 from fedops.core.documents import (
+    MAX_DOCUMENT_BYTES,
     BadJson,
     Document,
     dump_json,
     load_document,
     load_json_document,
     parse_json,
-    parse_yaml,
 )
 from fedops.core.errors import ConfigError
 from fedops.core.settings import Aggregation, Sites, Staleness
+from fedops.core.yaml_reader import parse_yaml
 
 _JSON = st.recursive(
     st.none()
@@ -202,7 +203,7 @@ def test_documents_are_frozen() -> None:
 
 
 def test_the_limit_of_a_document_is_one_mebibyte() -> None:
-    assert documents.MAX_DOCUMENT_BYTES == 2**20
+    assert MAX_DOCUMENT_BYTES == 2**20
 
 
 SAME = [
@@ -230,7 +231,7 @@ def test_with_and_without_libyaml_a_text_is_the_same(data: bytes, monkeypatch: p
             return e.message
 
     fast = read()
-    monkeypatch.setattr(documents, "_FAST", None)
+    monkeypatch.setattr(yaml_reader, "_FAST", None)
     assert read() == fast
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedops.core.documents import parse_yaml
+from fedops.core.yaml_reader import parse_yaml
 from fedops.core.yaml_text import is_bare, scalar
 
 

@@ -27,7 +27,7 @@ from fedops.adapters.git_objects import RawObject, parse_commit
 from fedops.adapters.git_signing import signature_of
 from fedops.adapters.model_files import ModelFiles
 from fedops.core.artifacts import build_manifest, parse_manifest
-from fedops.core.documents import BadJson, Document, dump_json, load_json_document, parse_json, parse_yaml
+from fedops.core.documents import BadJson, Document, dump_json, load_json_document, parse_json
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Layer
 from fedops.core.ids import CommitId, GlobalVersion, StoreRef, site_id_fault
@@ -36,6 +36,7 @@ from fedops.core.parse_record import parse_record
 from fedops.core.records import VersionRecord, render_pointer, update_pointer
 from fedops.core.settings import Limits
 from fedops.core.tensors import canonical_layout, data_bytes
+from fedops.core.yaml_reader import parse_yaml
 from tests.core.samples import contribution, hex64, record, submission, version
 
 LIMITS = Limits(update_bytes=1 << 20, expanded_bytes=1 << 20, header_bytes=1 << 16, tensors=100)

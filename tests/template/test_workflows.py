@@ -17,9 +17,9 @@ import pytest
 from fedops.adapters.act_actions import STAND_INS, demand_runnable
 from fedops.app.scaffold import Scaffold, render
 from fedops.cli.main import cli
-from fedops.core.documents import parse_yaml
 from fedops.core.settings import Forge
 from fedops.core.workflows import parse_workflow
+from fedops.core.yaml_reader import parse_yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FEDERATION = Scaffold(
