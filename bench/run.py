@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="fedops and the floor alone")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--patience", type=float, default=600.0, help="seconds to wait for a quiet machine, in all")
-    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder for data and peers")
+    parser.add_argument("--work", type=Path, default=HERE / "scratch", help="folder for data and peers")
     parser.add_argument("--keep", action="store_true", help="keep the updates, for the next run")
     parser.add_argument(
         "--results", type=Path, help="page to write; default: results.md, with --quick in the work folder"

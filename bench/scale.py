@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=1000)
     parser.add_argument("--commits", default="1000,10000", help=f"multiples of {PER_VERSION}")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--work", type=Path, default=HERE / "work")
+    parser.add_argument("--work", type=Path, default=HERE / "scratch")
     parser.add_argument("--results", type=Path, default=HERE / "scale.md")
     parser.add_argument("--fedops", type=Path, default=Path(sys.executable).with_name("fedops"), help="command to time")
     given = parser.parse_args()

@@ -20,7 +20,7 @@ from fedops.core.facts import Scan, Specs
 from fedops.core.findings import Finding, finding
 from fedops.core.norms import BLOCK, clip_factor
 from fedops.core.settings import Integers
-from fedops.core.strategies import Strategy
+from fedops.core.strategies import Combine, Strategy
 from fedops.core.tensors import Placed, canonical_layout, data_bytes
 from fedops.ports import ModelSink
 
@@ -116,22 +116,8 @@ def aggregate(
     )
     if isinstance(combine, Finding):
         return (combine,)
-    weights = [i.weighted.weight for i in ordered]
     clips = [] if rule.clip_norm is None else [clip_factor(norm, rule.clip_norm) for norm in measured]
-    work = Work(
-        layout=layout,
-        rules=integer_rules(rule.integers, specs),
-        inputs=ordered,
-        factors=clips or weights,
-        counts=[1.0] * len(ordered) if clips else weights,
-        bases=bases,
-        current=current,
-        denominator=rule.denominator,
-        combine=combine,
-        linear=strategy.linear,
-        scratch=strategy.buffers(len(ordered)),
-        measure=rule.want_norms and not before,
-    )
+    work = _work(layout, ordered, bases, current, rule, combine, clips, measure=rule.want_norms and not before)
     written = _write(work, WritePass(work, sink, two_processes=two_processes, elements=chunk))
     if isinstance(written, tuple):
         return written
@@ -140,6 +126,35 @@ def aggregate(
     sites = [i.site for i in ordered]
     return Aggregated(
         sha256, md5, size, specs, dict(zip(sites, measured, strict=False)), dict(zip(sites, clips, strict=False))
+    )
+
+
+def _work(
+    layout: tuple[Placed, ...],
+    inputs: Sequence[Input],
+    bases: Mapping[int, Base],
+    current: int,
+    rule: Rule,
+    combine: Combine,
+    clips: Sequence[float],
+    *,
+    measure: bool,
+) -> Work:
+    """What the writing pass computes. A clipped delta counts once, whatever its weight; clips: empty without clipping."""
+    weights = [i.weighted.weight for i in inputs]
+    return Work(
+        layout=layout,
+        rules=integer_rules(rule.integers, bases[current].model.specs),
+        inputs=inputs,
+        factors=clips or weights,
+        counts=[1.0] * len(inputs) if clips else weights,
+        bases=bases,
+        current=current,
+        denominator=rule.denominator,
+        combine=combine,
+        linear=rule.strategy.linear,
+        scratch=rule.strategy.buffers(len(inputs)),
+        measure=measure,
     )
 
 
