@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedops.adapters.durable import reported, stream
+from fedops.adapters.model_stream import ModelStream, open_stream
 from fedops.adapters.model_writer import CanonicalWriter, writing
 from fedops.adapters.npz_files import unpack_npz
 from fedops.adapters.positioned import PositionedFile
 from fedops.core.casts import storage, widen
 from fedops.core.facts import F64, Specs
 from fedops.core.findings import Finding, finding
-from fedops.core.safetensors_header import LENGTH_BYTES, Header, parse_header
+from fedops.core.safetensors_header import LENGTH_BYTES, Header, header_length, parse_header
 from fedops.core.settings import Limits
 from fedops.core.sniff import SNIFF_BYTES, sniff
 from fedops.core.tensors import canonical_layout, is_float
-from fedops.ports import OpenModel
+from fedops.ports import BlobReader, OpenModel
 
 _BLOCK_BYTES = 1 << 20
 
@@ -45,6 +46,7 @@ class ModelFile:
         self._starts = [placed.position for placed in self._layout]
         self.specs: Specs = header.specs
         self.format: Literal["safetensors", "npz"] = "safetensors" if data is file else "npz"
+        self.in_order = False
         self.has_metadata = header.has_metadata
         self._canonical = all(header.offsets[p.name] == p.position for p in self._layout)
         self._data_start = data_start
@@ -181,6 +183,20 @@ class ModelFiles:
         assert isinstance(model, ModelFile)
         return model
 
+    def stream(
+        self, source: BlobReader, size: int, limits: Limits, where: str
+    ) -> tuple[ModelStream | None, tuple[Finding, ...]]:
+        """Open a canonical file that is only now coming, by its header; the source is closed if it cannot be used."""
+        try:
+            opened = open_stream(source, size, limits, where)
+        except BaseException:
+            source.close()
+            raise
+        if isinstance(opened, ModelStream):
+            return opened, ()
+        source.close()
+        return None, opened
+
     def digests(self, path: Path) -> tuple[str, str, int]:
         """(sha256 hex, md5 hex, size in bytes) in one pass."""
         with reported(path, "read it"), path.open("rb") as source:
@@ -213,12 +229,9 @@ def _open_safetensors(
         file: what was handed in.
         data: the safetensors file to read: the same, or the copy of an npz.
     """
-    length = int.from_bytes(data.read(0, LENGTH_BYTES), "little")
+    length = header_length(data.read(0, LENGTH_BYTES), data.size, limits, where)
+    if not isinstance(length, int):
+        return length
     start = LENGTH_BYTES + length
-    if start > data.size:
-        return (finding("file_corrupt", where, got=data.size, expected=start, detail={"unit": "bytes of header"}),)
-    for limit, got in (("header_bytes", length), ("expanded_bytes", data.size - start)):
-        if got > (expected := getattr(limits, limit)):
-            return (finding("file_too_large", where, got=got, expected=expected, detail={"limit": limit}),)
     header = parse_header(data.read(LENGTH_BYTES, length), data.size - start, where, max_tensors=limits.tensors)
     return ModelFile(file, data, header, start) if isinstance(header, Header) else header

@@ -21,8 +21,8 @@ from fedops.core.strategies import make_strategy
 from fedops.core.validate import validate_specs
 from fedops.ports import OpenModel
 
-# Says where the bytes of a submission lie.
-Located = Callable[[Submission], Path]
+# Opens the bytes of a submission; None if a finding is an error.
+Opener = Callable[[Submission], tuple[OpenModel | None, tuple[Finding, ...]]]
 
 
 def refuse_unavailable_rules(policy: Aggregation) -> None:
@@ -35,11 +35,16 @@ def refuse_unavailable_rules(policy: Aggregation) -> None:
         raise ConfigError("policies/aggregation.yaml: privacy: not available in this version -> null")
 
 
+def from_files(ctx: Context, main: Snapshot, located: Callable[[Submission], Path]) -> Opener:
+    """Opens submissions where their bytes lie as files."""
+    return lambda s: open_update(ctx, located(s), main.submission_policy.limits, f"sites/{s.site}")
+
+
 def compute(
     ctx: Context,
     main: Snapshot,
     weights: Weighing,
-    located: Located,
+    updates: Opener,
     target: Path | None,
     *,
     opened: Callable[[int], OpenModel] | None = None,
@@ -49,6 +54,7 @@ def compute(
 
     Args:
         main: the pinned commit: base models, policies.
+        updates: opens what was handed in; each is closed here.
         target: None: nothing is written, the result is only hashed, and without md5.
         opened: opens the model of a global version; None: fetches it.
         hashed: the sha256 of a global version's model; then every file that is read is held against its digest. None:
@@ -68,10 +74,10 @@ def compute(
         for number in sorted(numbers):
             globals_[number] = opened(number) if opened is not None else open_global(ctx, main, number)
             stack.callback(globals_[number].close)
-        updates, bad = _open_updates(ctx, main, [w.submission for w in weights.weighted], located, globals_, stack)
+        given, bad = _open_updates([w.submission for w in weights.weighted], updates, globals_, stack)
         if bad:
             return bad
-        inputs = [_input(w, updates, checked=hashed is None) for w in weights.weighted]
+        inputs = [_input(w, given, checked=hashed is None) for w in weights.weighted]
         specs = globals_[main.version.version].specs
         bases = {n: Base(model, f"v{n}", hashed(n) if hashed is not None else None) for n, model in globals_.items()}
         sink = DigestSink(specs) if target is None else stack.enter_context(ctx.models.create(target, specs))
@@ -112,7 +118,7 @@ def judge_alone(
     staleness = main.version.version - submission.base_version
     # What is wrong with bytes does not depend on how much they would have counted.
     weights = Weighing((Weighted(submission, staleness, 1.0, 1.0),), 1.0)
-    made = compute(ctx, main, weights, lambda _: path, target, opened=opened)
+    made = compute(ctx, main, weights, from_files(ctx, main, lambda _: path), target, opened=opened)
     target.unlink(missing_ok=True)
     if isinstance(made, dict):
         return made[submission.record_blob]
@@ -120,10 +126,8 @@ def judge_alone(
 
 
 def _open_updates(
-    ctx: Context,
-    main: Snapshot,
     submissions: Sequence[Submission],
-    located: Located,
+    updates: Opener,
     globals_: Mapping[int, OpenModel],
     stack: ExitStack,
 ) -> tuple[dict[BlobId, OpenModel], dict[BlobId, Finding]]:
@@ -131,12 +135,11 @@ def _open_updates(
     opened: dict[BlobId, OpenModel] = {}
     bad: dict[BlobId, Finding] = {}
     for s in submissions:
-        where = f"sites/{s.site}"
-        model, findings = open_update(ctx, located(s), main.submission_policy.limits, where)
+        model, findings = updates(s)
         if model is not None:
             stack.callback(model.close)
             opened[s.record_blob] = model
-            findings += validate_specs(model.specs, globals_[s.base_version].specs, where, s.payload)
+            findings += validate_specs(model.specs, globals_[s.base_version].specs, f"sites/{s.site}", s.payload)
         if faults := errors(findings):
             bad[s.record_blob] = faults[0]
     return opened, bad

@@ -83,7 +83,8 @@ def aggregate(
     Args:
         current: the version to which the mean delta is added.
         bases: that version, and each one that an update was trained on; all files have the same tensors.
-        inputs: at least one, in any order, one per site.
+        inputs: at least one, in any order, one per site. Models that come over the network (`in_order`) are read in
+            step, and only by a linear strategy without clipping; a value that is not finite is then not found again.
         rule: how.
         sink: an open canonical file of the same tensors; committed only if all is well.
         two_processes: True: a second process helps; None: if it is worth it and safe. Each holds a few MB, whatever the
@@ -108,6 +109,8 @@ def aggregate(
     strategy = rule.strategy
     on_the_way = strategy.linear and (chunk is None or chunk >= BLOCK)  # a norm is made of whole blocks
     before = rule.clip_norm is not None or strategy.scan == "norms" or (rule.want_norms and not on_the_way)
+    models = [*(i.model for i in ordered), *(b.model for b in bases.values())]
+    assert not (before and any(m.in_order for m in models)), "what comes in order is read once"
     measured = norms(layout, ordered, bases, two_processes=two_processes) if before else []
     if found := _not_measured(layout, ordered, bases, measured):
         return found

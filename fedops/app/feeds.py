@@ -79,6 +79,11 @@ class Feed:
         self._elsewhere: Callable[[Chunk], NDArray[np.uint8]] | None = None
 
     @property
+    def in_order(self) -> bool:
+        """True if the bytes come over the network, once, and are compared there."""
+        return self._model.in_order
+
+    @property
     def every_chunk(self) -> bool:
         """True if each chunk must be read, in order, because all bytes are hashed."""
         return self._digest is not None
@@ -89,7 +94,7 @@ class Feed:
         return self._got or (None if self._digest is None else self._digest.hexdigest())
 
     def read_elsewhere(self, found: Callable[[Chunk], NDArray[np.uint8]]) -> None:
-        """From now on the other process reads and hashes this file, and here a chunk's bytes are found by `found`."""
+        """From now on somebody else reads and hashes this file, and here a chunk's bytes are found by `found`."""
         self._elsewhere = found
 
     def was_read_elsewhere(self, digest: str) -> None:
@@ -97,13 +102,17 @@ class Feed:
         self._got = digest
 
     def read(self, chunk: Chunk, room: Room) -> NDArray[Any]:
-        """A chunk as stored, in the room or in shared memory: not to be written to."""
+        """A chunk as stored, in the room or where it was read before: not to be written to."""
         if self._elsewhere is not None:
             return Room.of(self._elsewhere(chunk), chunk).values
+        self.fill(chunk, room)
+        return room.values
+
+    def fill(self, chunk: Chunk, room: Room) -> None:
+        """Read a chunk from the file into the room."""
         self._model.read_into(chunk.position, room.raw)
         if self._digest is not None:
             self._digest.update(room.raw)
-        return room.values
 
     def check(self, where: str, detail: Mapping[str, Any]) -> Finding | None:
         """The finding if the digest is another one; after all chunks were read.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from fedops.app.compute import compute
+from fedops.app.compute import compute, from_files
 from fedops.app.deciding import Situation
 from fedops.app.differences import differences
 from fedops.app.engine import Aggregated
@@ -136,7 +136,7 @@ def _recomputed(
         tools.ctx,
         here.main,
         weights,
-        lambda s: inputs[s.record_blob].path,
+        from_files(tools.ctx, here.main, lambda s: inputs[s.record_blob].path),
         None,
         opened=lambda number: tools.models.open_in_place(number, here.main.submission_policy.limits),
         hashed=lambda number: tools.models.entry(number).sha256,

@@ -39,40 +39,72 @@ def fetch(store: Store, repository: str, artifact: Artifact, folder: Path, *, md
     return target
 
 
-def fetch_update(ctx: Context, main: Snapshot, site: SiteId, record: Record) -> tuple[Path | None, tuple[Finding, ...]]:
-    """Download a submission's bytes and check the artifact against the record.
+def find_update(
+    ctx: Context, main: Snapshot, site: SiteId, record: Record
+) -> tuple[Artifact | None, tuple[Finding, ...]]:
+    """Read the manifest of a submission and hold it against the record; no bytes of the model are asked for.
 
     Raises:
         StoreError: the store is broken (temporary) or refuses us (auth).
     """
-    where = str(update_path(site, main.federation.extension))
     store = ctx.site_store(main.federation, main.sites, site)
-    repository = repository_of(site)
     try:
-        artifact = store.manifest(repository, Digest(record.manifest))
-        findings = validate_artifact(artifact, record, main.submission_policy, extension=main.federation.extension)
-        if findings:
-            return None, findings
-        return fetch(store, repository, artifact, ctx.scratch, md5=record.md5), ()
+        artifact = store.manifest(repository_of(site), Digest(record.manifest))
     except StoreError as e:
-        return None, (store_finding(e, where),)
+        return None, (store_finding(e, _where(main, site)),)
+    findings = validate_artifact(artifact, record, main.submission_policy, extension=main.federation.extension)
+    return (None, findings) if findings else (artifact, ())
 
 
-def fetch_global(ctx: Context, main: Snapshot, model: ModelEntry) -> Path:
-    """Download a global model.
+def fetch_update(
+    ctx: Context, main: Snapshot, site: SiteId, record: Record, found: Artifact | None = None
+) -> tuple[Path | None, tuple[Finding, ...]]:
+    """Download a submission's bytes and check the artifact against the record.
+
+    Args:
+        found: the artifact, where `find_update` gave it already.
 
     Raises:
-        StoreError: it is missing or damaged: without it nothing can be checked.
+        StoreError: the store is broken (temporary) or refuses us (auth).
     """
-    store = ctx.global_store(main.federation)
-    artifact = store.manifest(repository_of(None), Digest(model.manifest))
+    artifact, findings = (found, ()) if found is not None else find_update(ctx, main, site, record)
+    if artifact is None:
+        return None, findings
+    store = ctx.site_store(main.federation, main.sites, site)
+    try:
+        return fetch(store, repository_of(site), artifact, ctx.scratch, md5=record.md5), ()
+    except StoreError as e:
+        return None, (store_finding(e, _where(main, site)),)
+
+
+def _where(main: Snapshot, site: SiteId) -> str:
+    return str(update_path(site, main.federation.extension))
+
+
+def find_global(ctx: Context, main: Snapshot, model: ModelEntry) -> Artifact:
+    """Read the manifest of a global model, which must name the bytes that the version record names.
+
+    Raises:
+        StoreError: it is missing or another one: without it nothing can be checked.
+    """
+    artifact = ctx.global_store(main.federation).manifest(repository_of(None), Digest(model.manifest))
     if artifact.layer.sha256 != model.sha256:
         raise StoreError(
             f"global {model.manifest[:19]}: layer {artifact.layer.sha256[:12]} -> {model.sha256[:12]}",
             slug="digest_mismatch",
             hint="the store or the version record was changed; run `fedops verify`",
         )
-    return fetch(store, repository_of(None), artifact, ctx.scratch, md5=model.md5)
+    return artifact
+
+
+def fetch_global(ctx: Context, main: Snapshot, model: ModelEntry) -> Path:
+    """Download a global model.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    store = ctx.global_store(main.federation)
+    return fetch(store, repository_of(None), find_global(ctx, main, model), ctx.scratch, md5=model.md5)
 
 
 def open_checked(ctx: Context, path: Path, limits: Limits, where: str) -> tuple[OpenModel | None, tuple[Finding, ...]]:
@@ -95,19 +127,29 @@ def open_update(ctx: Context, path: Path, limits: Limits, where: str) -> tuple[O
     return model, findings
 
 
+def global_entry(main: Snapshot, number: int) -> ModelEntry:
+    """What the record of a version on main says of its model.
+
+    Raises:
+        StoreError: no such version.
+    """
+    if number == main.version.version:
+        return main.version.model
+    made = version_record(main.repository, main, number)
+    if made is None:
+        raise StoreError(f"v{number}: no such version on main", slug="object_missing", hint="fetch main and its tags")
+    return made[1].model
+
+
 def open_global(ctx: Context, main: Snapshot, number: int) -> OpenModel:
     """Fetch and open the model of a global version.
 
     Raises:
         StoreError: no such version, or its bytes cannot be used.
     """
-    made = (0, main.version) if number == main.version.version else version_record(main.repository, main, number)
-    if made is None:
-        raise StoreError(f"v{number}: no such version on main", slug="object_missing", hint="fetch main and its tags")
-    path = fetch_global(ctx, main, made[1].model)
-    model, findings = open_checked(
-        ctx, path, unlimited(main.submission_policy.limits, made[1].model.size), f"v{number}"
-    )
+    entry = global_entry(main, number)
+    path = fetch_global(ctx, main, entry)
+    model, findings = open_checked(ctx, path, unlimited(main.submission_policy.limits, entry.size), f"v{number}")
     if model is None:
         raise StoreError(f"v{number}: the global model cannot be opened: {first(findings)}", slug="file_corrupt")
     return model

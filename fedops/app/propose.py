@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedops.app.compute import compute, judge_alone, refuse_unavailable_rules
+from fedops.app.compute import compute, from_files, judge_alone, refuse_unavailable_rules
 from fedops.app.context import Context
 from fedops.app.deciding import Situation, Skips, situation_of, unavailable_entries, weighing
 from fedops.app.deciding import excluded_entry as entry_of
 from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
-from fedops.app.model_bytes import GONE, WRONG, fetch_update, store_finding
+from fedops.app.model_bytes import GONE, WRONG, fetch_update, find_update
+from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, can_stream
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import dump_json
-from fedops.core.errors import StoreError
-from fedops.core.facts import Aggregate, Decision, Submission, Wait
+from fedops.core.facts import Aggregate, Artifact, Decision, Submission, Wait
 from fedops.core.findings import Finding
 from fedops.core.ids import BlobId, Digest, SiteId, repository_of
 from fedops.core.policy import Weighing, aggregate_metrics, inputs_digest
@@ -64,7 +64,7 @@ def propose(
     """
     refuse_unavailable_rules(main.aggregation)
     skips = Skips(unavailable=dict(unavailable))
-    paths: dict[BlobId, Path] = {}
+    inputs = _Inputs()
     while True:
         here = situation_of(main, merged, now=decided_at, skips=skips)
         left_out = tuple(skips.rejected.values())
@@ -75,7 +75,7 @@ def propose(
         weights = weighing(main, here.decision)
         if isinstance(weights, Finding):
             return Plan(here.decision, None, (*left_out, weights), skips)
-        made = _make(ctx, here, here.decision.use, weights, paths)
+        made = _make(ctx, here, here.decision.use, weights, inputs)
         if isinstance(made, Finding):
             return Plan(here.decision, None, (*left_out, made), skips)
         if isinstance(made, Aggregated):
@@ -97,26 +97,62 @@ def _missing(main: Snapshot, decision: Aggregate) -> tuple[SiteId, ...]:
     return tuple(site for site in main.sites.active() if site not in here)
 
 
-def _make(
-    ctx: Context, here: Situation, use: Sequence[Submission], weights: Weighing, paths: dict[BlobId, Path]
-) -> Aggregated | Finding | Skips:
-    """Compute the model from what is to be used; or say what must be left out first, or why it cannot be made.
+@dataclass(frozen=True)
+class _Inputs:
+    """What is known of the submissions so far, by record blob.
 
-    Args:
-        paths: what was fetched so far; more is added.
+    Attributes:
+        artifacts: what the stores say of them, held against their records.
+        paths: those that were downloaded.
     """
-    wanted = [s for s in use if s.record_blob not in paths]
+
+    artifacts: dict[BlobId, Artifact] = field(default_factory=dict)
+    paths: dict[BlobId, Path] = field(default_factory=dict)
+
+
+def _make(
+    ctx: Context, here: Situation, use: Sequence[Submission], weights: Weighing, inputs: _Inputs
+) -> Aggregated | Finding | Skips:
+    """Compute the model from what is to be used; or say what must be left out first, or why it cannot be made."""
     # Manifests first: they are small, and if the quorum cannot hold without what is gone, nothing is downloaded.
-    faults = _look_up(ctx, here.main, wanted) or _fetch(ctx, here, wanted, paths)
-    if not faults:
-        made = compute(ctx, here.main, weights, lambda s: paths[s.record_blob], _target(ctx))
-        if isinstance(made, Finding):
-            made = _to_blame(ctx, here.main, use, paths) or made
-        if not isinstance(made, dict):
-            return made
-        faults = made
-    lost = {blob: fault.slug for blob, fault in faults.items() if fault.slug in GONE | WRONG}
-    return Skips(lost, {blob: fault for blob, fault in faults.items() if blob not in lost})
+    made: Aggregated | dict[BlobId, Finding] | Finding | None = _look_up(ctx, here, use, inputs) or None
+    if made is None and can_stream(ctx, here.main, use):
+        made = _streamed(ctx, here, weights, inputs)
+    if made is None:
+        made = _from_files(ctx, here, use, weights, inputs)
+    if not isinstance(made, dict):
+        return made
+    lost = {blob: fault.slug for blob, fault in made.items() if fault.slug in GONE | WRONG}
+    return Skips(lost, {blob: fault for blob, fault in made.items() if blob not in lost})
+
+
+def _streamed(
+    ctx: Context, here: Situation, weights: Weighing, inputs: _Inputs
+) -> Aggregated | dict[BlobId, Finding] | None:
+    """Aggregate while the bytes come; None: something is wrong that only files can tell more of."""
+    records = {w.submission.record_blob: here.merged.records[w.submission.site] for w in weights.weighted}
+    streams = Streams(ctx, here.main, inputs.artifacts, {blob: record.md5 for blob, record in records.items()})
+    task = ctx.progress.start("updates", len(records), "sites")
+    try:
+        made = compute(ctx, here.main, weights, streams.update, _target(ctx), opened=streams.base)
+    except LostUpdate as e:
+        return {e.blob: e.found}
+    except NeedsFile:
+        return None
+    finally:
+        ctx.progress.finish(task)
+    return made if isinstance(made, Aggregated) else None
+
+
+def _from_files(
+    ctx: Context, here: Situation, use: Sequence[Submission], weights: Weighing, inputs: _Inputs
+) -> Aggregated | dict[BlobId, Finding] | Finding:
+    """Download everything, then aggregate it."""
+    if faults := _fetch(ctx, here, use, inputs):
+        return faults
+    opener = from_files(ctx, here.main, lambda s: inputs.paths[s.record_blob])
+    made = compute(ctx, here.main, weights, opener, _target(ctx))
+    return (_to_blame(ctx, here.main, use, inputs.paths) or made) if isinstance(made, Finding) else made
 
 
 def _to_blame(
@@ -136,27 +172,29 @@ def _target(ctx: Context) -> Path:
     return ctx.scratch / "proposed.safetensors"
 
 
-def _look_up(ctx: Context, main: Snapshot, wanted: Sequence[Submission]) -> dict[BlobId, Finding]:
-    """Ask the stores for the manifests; record blob -> finding for those that cannot be used."""
+def _look_up(ctx: Context, here: Situation, use: Sequence[Submission], inputs: _Inputs) -> dict[BlobId, Finding]:
+    """Ask the stores for the manifests; record blob -> first finding for those that cannot be used."""
     faults: dict[BlobId, Finding] = {}
-    for s in wanted:
-        try:
-            ctx.site_store(main.federation, main.sites, s.site).manifest(repository_of(s.site), s.manifest)
-        except StoreError as e:
-            faults[s.record_blob] = store_finding(e, repository_of(s.site))
+    for s in use:
+        if s.record_blob not in inputs.artifacts:
+            artifact, findings = find_update(ctx, here.main, s.site, here.merged.records[s.site])
+            if artifact is None:
+                faults[s.record_blob] = findings[0]
+            else:
+                inputs.artifacts[s.record_blob] = artifact
     return faults
 
 
-def _fetch(
-    ctx: Context, here: Situation, wanted: Sequence[Submission], paths: dict[BlobId, Path]
-) -> dict[BlobId, Finding]:
+def _fetch(ctx: Context, here: Situation, use: Sequence[Submission], inputs: _Inputs) -> dict[BlobId, Finding]:
     """Download the updates; record blob -> first finding for those that cannot be used."""
     faults: dict[BlobId, Finding] = {}
+    wanted = [s for s in use if s.record_blob not in inputs.paths]
     task = ctx.progress.start("updates", len(wanted), "sites")
     for s in wanted:
-        path, findings = fetch_update(ctx, here.main, s.site, here.merged.records[s.site])
+        record, artifact = here.merged.records[s.site], inputs.artifacts[s.record_blob]
+        path, findings = fetch_update(ctx, here.main, s.site, record, artifact)
         if path is not None:
-            paths[s.record_blob] = path
+            inputs.paths[s.record_blob] = path
         else:
             faults[s.record_blob] = findings[0]
         ctx.progress.advance(task, 1)

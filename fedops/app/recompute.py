@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from fedops.app.compute import compute
+from fedops.app.compute import compute, from_files
 from fedops.app.deciding import Situation
 from fedops.app.differences import differences, tensors_differ
 from fedops.app.engine import Aggregated
@@ -192,7 +192,7 @@ def _compared(
             tools.ctx,
             here.main,
             weights,
-            lambda s: paths[s.record_blob],
+            from_files(tools.ctx, here.main, lambda s: paths[s.record_blob]),
             folder / "again.safetensors",
             opened=lambda number: tools.models.open(number, limits),
         )

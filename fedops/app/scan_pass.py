@@ -77,12 +77,15 @@ def non_finite(layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mappi
     """Read everything and name each float tensor with a value that is not finite, and whose it is.
 
     Only for the case that the result is not finite: a site's NaN makes it so, and nothing cheaper says whose it was.
+    What came in order is gone, and nothing is said of it.
     """
     found: list[Finding] = []
     for given in inputs:
-        found += _tensors(layout, given.model, given.where, {"site": given.site})
+        if not given.model.in_order:
+            found += _tensors(layout, given.model, given.where, {"site": given.site})
     for version in sorted(bases):
-        found += _tensors(layout, bases[version].model, bases[version].where, {"version": version})
+        if not bases[version].model.in_order:
+            found += _tensors(layout, bases[version].model, bases[version].where, {"version": version})
     return tuple(found)
 
 

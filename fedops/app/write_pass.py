@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedops.app.arithmetic import Arithmetic, Work
 from fedops.app.delta_norms import norms_of
 from fedops.app.feeds import Feed, Room
+from fedops.app.in_step import InStep
 from fedops.app.lanes import ROOMS, Ring, beside, share
 from fedops.core.chunks import Chunk, plan_chunks
 from fedops.core.norms import BLOCK
@@ -64,12 +65,14 @@ class WritePass:
             StoreError: a file cannot be read or written.
             FedopsError: the second process was killed.
         """
-        hashed = [feed for feed in (*self.site_feeds, *self.base_feeds.values()) if feed.every_chunk]
-        told = (
-            self._run_hashing(hashed)
-            if self._two_processes and hashed
-            else self._run_shared(two_processes=self._two_processes)
-        )
+        feeds = [*self.site_feeds, *self.base_feeds.values()]
+        hashed, coming = [f for f in feeds if f.every_chunk], [f for f in feeds if f.in_order]
+        if coming:
+            told = self._run_in_step(coming)
+        elif self._two_processes and hashed:
+            told = self._run_hashing(hashed)
+        else:
+            told = self._run_shared(two_processes=self._two_processes)
         return norms_of(told) if self._work.measure else []
 
     # ------------------------------------------------------------------ both processes make chunks
@@ -123,6 +126,25 @@ class WritePass:
         files = len(self.site_feeds) + len(self.base_feeds)
         rest = files * (_ADD_COST + _MEASURE_COST * self._work.measure) + _RESULT_COST
         return max(1, min(round((hashed + rest) / 2), hashed, _AHEAD_BYTES // (2 * self._room)))
+
+    # ------------------------------------------------------------------ threads read what comes over the network
+
+    def _run_in_step(self, coming: Sequence[Feed]) -> list[Any]:
+        rooms = max(2, min(_AHEAD, _AHEAD_BYTES // (len(coming) * self._room)))
+        with InStep(coming, rooms, self._room) as streams:
+            for number, feed in enumerate(coming):
+                feed.read_elsewhere(partial(streams.place, number))
+            ring, ahead = Ring(1, self._room), self._plan()
+            mine = self._making(ring)
+            for chunk in islice(ahead, rooms):
+                streams.begin(chunk)
+            for chunk in self._plan():
+                streams.wait()
+                mine.work(chunk)
+                self._deliver(ring, chunk)
+                for following in islice(ahead, 1):
+                    streams.begin(following)
+            return [mine.told()]
 
 
 class _Making:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fedops.core.facts import Dtype, Specs, TensorSpec
 from fedops.core.findings import Finding, finding
+from fedops.core.settings import Limits
 from fedops.core.tensors import DTYPES, byte_count, canonical_layout, shape_fault, tensor_name_fault
 
 LENGTH_BYTES = 8  # the file begins with the header's length, little-endian
@@ -47,6 +48,28 @@ def encode_header(specs: Specs) -> bytes:
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
     return len(text).to_bytes(LENGTH_BYTES, "little") + text
+
+
+def header_length(start: bytes, size: int, limits: Limits, where: str) -> int | tuple[Finding, ...]:
+    """Bytes of the header without its length; or why the file cannot be read.
+
+    Args:
+        start: the first LENGTH_BYTES of the file, or all of a shorter one.
+        size: bytes of the whole file.
+        limits: of the policy: header_bytes, expanded_bytes.
+        where: for the findings.
+    """
+    length = int.from_bytes(start, "little")
+    end = LENGTH_BYTES + length
+    if end > size:
+        return (finding("file_corrupt", where, got=size, expected=end, detail={"unit": "bytes of header"}),)
+    for limit, got, most in (
+        ("header_bytes", length, limits.header_bytes),
+        ("expanded_bytes", size - end, limits.expanded_bytes),
+    ):
+        if got > most:
+            return (finding("file_too_large", where, got=got, expected=most, detail={"limit": limit}),)
+    return length
 
 
 def parse_header(text: bytes, size: int, where: str, *, max_tensors: int) -> Header | tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from fedops.core.facts import (
 )
 from fedops.core.findings import Finding
 from fedops.core.settings import Limits
+from fedops.ports.store import BlobReader
 
 
 class OpenModel(TensorSource, Protocol):
@@ -34,6 +35,14 @@ class OpenModel(TensorSource, Protocol):
         ...
 
     @property
+    def in_order(self) -> bool:
+        """True if the data comes over the network: it can be read once, from its beginning to its end, and nothing else.
+
+        Then only `read_into` gives data, each time from where the last one ended.
+        """
+        ...
+
+    @property
     def head(self) -> bytes | None:
         """What stands before the data, if the file is just that and the data in canonical order; else None.
 
@@ -49,7 +58,7 @@ class OpenModel(TensorSource, Protocol):
             buffer: bytes, writable; overwritten.
 
         Raises:
-            StoreError: the file has become shorter.
+            StoreError: the file has become shorter; or, with the last bytes of what comes in order, any of it was wrong.
         """
         ...
 
@@ -81,6 +90,20 @@ class Models(Protocol):
 
     def open(self, path: Path, limits: Limits, where: str) -> tuple[OpenModel | None, tuple[Finding, ...]]:
         """Preflight a file by its content and open it; None if a finding is an error."""
+        ...
+
+    def stream(
+        self, source: BlobReader, size: int, limits: Limits, where: str
+    ) -> tuple[OpenModel | None, tuple[Finding, ...]]:
+        """Open a safetensors file that is only now coming, by its header; None if a finding is an error.
+
+        Args:
+            source: at its beginning; closed with the model, or here if there is none.
+            size: bytes of the whole file.
+
+        Raises:
+            StoreError: as the source.
+        """
         ...
 
     def digests(self, path: Path) -> tuple[str, str, int]:
