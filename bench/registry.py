@@ -3,7 +3,7 @@
     python bench/registry.py [--mib 512] [--repeats 3] [--work DIR]
 
 needs docker-registry, curl and sha256sum. Whole processes are timed, hashing included; the registry works on the same
-processors. Bars: push at most 1.3 times `curl -T` plus `sha256sum`; peak memory less than 64 MB above the interpreter.
+processors. Bars: push at most 1.3 times `curl -T` plus `sha256sum`; peak memory less than 64 MB above the interpreter. Writes registry.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pages
 from measure import Command, Row, measure
 from quiet import Waiter
 
@@ -97,20 +98,33 @@ def compare(folder: Path, mib: int, repeats: int) -> bool:
             ),
         ]
         rows = measure(commands, repeats, Waiter(0.0), extra=0)
-    return report(rows, peaks)
+    return report(rows, peaks, mib, repeats)
 
 
-def report(rows: Mapping[str, Row], peaks: Mapping[str, float]) -> bool:
-    """Print ratios and memory; True if the bars hold."""
+def report(rows: Mapping[str, Row], peaks: Mapping[str, float], mib: int, repeats: int) -> bool:
+    """Write registry.md; True if the bars hold."""
     kept = True
+    lines = [
+        "| | fedops, wall s | by hand, wall s | ratio | peak MB above the interpreter |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
     for what, reference in (("push", "sha256sum + curl -T"), ("pull", "curl + sha256sum")):
         ours, theirs = rows[f"{what}: fedops"], rows[f"{what}: {reference}"]
         ratio, room = ours.wall / theirs.wall, peaks[what] - peaks["interpreter"]
-        print(
-            f"{what}: {ours.wall:.2f} s against {theirs.wall:.2f} s = {ratio:.2f} times; peak {peaks[what]:.0f} MB, "
-            f"{room:.0f} MB above the interpreter"
+        lines.append(
+            f"| {what}, against {reference} | {ours.wall:.2f} | {theirs.wall:.2f} | {ratio:.2f}x | {room:.0f} |"
         )
         kept &= room < ROOM_MB and (what == "pull" or ratio <= RATIO)
+    page = f"""# Models to and from a registry
+
+Written by `python bench/registry.py`; do not edit. One model of {mib} MiB and a real registry (distribution) on this machine; whole
+processes, hashing included; medians of {repeats} runs in turn. Bars: push at most {RATIO}x, less than {ROOM_MB:.0f} MB above the
+interpreter: {"met" if kept else "**not met**"}.
+
+"""
+    (Path(__file__).parent / "registry.md").write_text(page + "\n".join(lines) + "\n", "utf-8")
+    pages.refresh()
+    print(page, *lines, sep="\n")
     return kept
 
 

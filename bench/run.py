@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+import pages
 import report
 import stages
 from measure import QUIET_CORES
@@ -52,7 +53,7 @@ def peer_pythons(setup: stages.Setup) -> Mapping[str, Path]:
 
 def conditions(given: argparse.Namespace, setup: stages.Setup, load: float) -> Mapping[str, str]:
     """What a reader must know to compare: nothing that names this machine."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    count, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     lines = (line for peer in PEERS for line in (HERE / "peers" / f"{peer}.txt").read_text().splitlines())
     pinned = sorted({line for line in lines if "==" in line})
     command = "make bench" if not given.quick else "python bench/run.py --quick"
@@ -60,7 +61,7 @@ def conditions(given: argparse.Namespace, setup: stages.Setup, load: float) -> M
     priority = f"; all of it at nice {nice}" if nice else ""
     return {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()} cores ({_processor()}), {pages * size / 2**30:.0f} GiB, {platform.system()}",
+        "machine": f"{os.cpu_count()} cores ({_processor()}), {count * size / 2**30:.0f} GiB, {platform.system()}",
         "software": f"Python {platform.python_version()}, numpy {version('numpy')}, fedops {version('fedops-git')}",
         "peers": "not measured" if given.no_peers else ", ".join(pinned),
         "runs": f"median of {setup.repeats}, whole processes, in turn, after one that is not counted; files in the page cache",
@@ -106,6 +107,7 @@ def run(given: argparse.Namespace) -> report.Results:
         results.startup = stages.startup(setup)
     page = report.markdown(results, setup, conditions(given, setup, load))
     given.results.write_text(page, "utf-8")
+    pages.refresh(given.results)
     print(page)
     return results
 

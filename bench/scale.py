@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pages
 from histories import OPEN, PER_VERSION, History
 from measure import Command, Row, measure
 from quiet import Waiter
@@ -131,6 +132,7 @@ def main() -> None:
     tags = submit_to_tag(fedops, given.work.absolute(), given.repeats)
     text = page(rows, tags, given.sites)
     given.results.write_text(text, "utf-8")
+    pages.refresh()
     print(text)
 
 
