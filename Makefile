@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PYTHONUTF8 = 1
 
-.PHONY: all demo test test-long check bench soak generate install wheel clean
+.PHONY: all demo test coverage check bench soak generate install wheel clean
 all: check test
 
 install: $(STAMP)
@@ -28,15 +28,16 @@ check: $(STAMP)
 	$(BIN)/act --validate --strict -P ubuntu-latest=-self-hosted -W .github/workflows
 	$(BIN)/python -m tests.generate --check
 
+# Three at a time also on two cores: much of a test's time is waiting for git and for other processes.
 test: $(STAMP)
+	$(BIN)/python -m pytest -n 3 -q
+
+# The same once more with every line traced, which takes twice as long; without whole federations from first to last.
+coverage: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n 2 -m 'not long' --cov=fedops --cov-report= -q
+	$(BIN)/python -m pytest -n 3 -m 'not long' --cov=fedops --cov-report= -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='fedops/core/*' --fail-under=100
-
-# Whole federations from the first command to the last: the demo, GitHub, the workflows by act, kills, schedules.
-test-long: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m long -q
 
 generate: $(STAMP)
 	$(BIN)/python -m tests.generate
@@ -47,6 +48,7 @@ bench: $(STAMP)
 # Hours on one core: a million damaged inputs, hundreds of kills, random schedules. Writes bench/soak.md.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak
+	$(BIN)/python bench/pages.py
 
 # The wheel, alone in a clean environment, must carry everything that init and the demo write.
 wheel: $(STAMP)
