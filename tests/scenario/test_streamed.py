@@ -16,6 +16,7 @@ from fedops.app.merged import merged_state
 from fedops.app.propose import Plan, propose
 from fedops.core.errors import StoreError
 from fedops.core.facts import Aggregate, Layer, Wait
+from fedops.core.findings import errors
 from fedops.core.ids import Digest
 from fedops.ports import BlobReader, Store
 from tests.scenario.fed import MemoryFed, arrays
@@ -131,7 +132,7 @@ def test_the_version_is_the_mean_and_verifies(fed: StreamedFed) -> None:
     counts = {u.record.site: u.record.num_examples for u in fed.uploads.values()}
     mean = (counts[A] * 1.0 + counts[B] * 3.0) / (counts[A] + counts[B])
     assert fed.model(1)["w"][0] == np.float32(mean)
-    assert not [f for one in fed.verify() for f in one.findings]
+    assert not [f for one in fed.verify() for f in errors(one.findings)]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone"])
