@@ -27,7 +27,7 @@ def model(value: float) -> Arrays:
 def fed(tmp_path: Path, store: RegistryStore) -> Iterator[MemoryFed]:
     class RegistryFed(MemoryFed):
         def _make_store(self) -> Store:
-            return store  # type: ignore[return-value]  # MemoryFed says which one it has
+            return store
 
     (tmp_path / "fed").mkdir()
     made = RegistryFed(tmp_path / "fed", base=model(0.5))
