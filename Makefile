@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PYTHONUTF8 = 1
+# Whoever starts thousands of processes wants modules compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: all demo test coverage check bench soak generate install wheel clean
 all: check test
@@ -30,12 +32,12 @@ check: $(STAMP)
 
 # Three at a time also on two cores: much of a test's time is waiting for git and for other processes.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 -q
+	$(BIN)/python -m pytest -n 3 --dist worksteal -q
 
 # The same once more with every line traced, which takes twice as long; without whole federations from first to last.
 coverage: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n 3 -m 'not long' --cov=fedops --cov-report= -q
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long' --cov=fedops --cov-report= -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='fedops/core/*' --fail-under=100
 
