@@ -31,9 +31,10 @@ def starter_of(ctx: Context, site: SiteId, origin: str) -> Starter:
         first_version=first,
         fedops=known.fedops,
         forge=known.forge,
-        store=entry.store or known.store.url,
+        store=known.store.url,
     )
-    return Starter(site=site, login=entry.accounts[0].login, id=entry.accounts[0].id, shared=shared)
+    account = entry.accounts[0]
+    return Starter(site=site, login=account.login, id=account.id, store=entry.store, shared=shared)
 
 
 def demand_federation(ctx: Context, starter: Starter) -> None:

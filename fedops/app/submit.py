@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from fedops.app.context import Context
+from fedops.app.deliver import HANDED_IN, STORED, UPLOADING, SoFar, deliver, journal_facts
 from fedops.app.inspect import Judgement, judge_documents
 from fedops.app.offer import Offer, Wanted, describe, find_file, sniff
 from fedops.app.prepare import Canonical, canonical, check_values, drafted, files_of, make_record
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time, version_record
 from fedops.app.train import LastVersion, site_faults
 from fedops.app.work import Work, write_document
-from fedops.core.artifacts import update_annotations
-from fedops.core.errors import ConfigError, GitError, StoreError
-from fedops.core.facts import Json, Pull, Verdict
+from fedops.core.errors import ConfigError, GitError
+from fedops.core.facts import Pull, Verdict
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import (
     SITES_PATH,
     CommitId,
-    Digest,
     GlobalVersion,
     SiteId,
     record_path,
-    repository_of,
     site_folder,
     submit_branch,
 )
 from fedops.core.records import Record, VersionRecord
 from fedops.core.validate import parse_record
-from fedops.ports import Store
 from fedops.render.submission import pull_body, pull_title
 
 Outcome = Literal["opened", "moved", "open", "merged", "used", "planned", "final"]
@@ -100,6 +98,15 @@ def submit(
     if data := sniff(ctx, at_hand, file, where):
         return Refused(data)
     offer = describe(ctx, work, wanted, file, number)
+    so_far = SoFar(where, _command(work, wanted))
+    with nullcontext() if dry_run else so_far.told():
+        return _submit(ctx, work, offer, where, so_far, key=key, dry_run=dry_run)
+
+
+def _submit(
+    ctx: Context, work: Work, offer: Offer, where: str, so_far: SoFar, *, key: Path | None, dry_run: bool
+) -> Submitted | Refused:
+    """Everything that asks others."""
     pulls = ctx.forge.open_pulls()
     ctx.repository.fetch(pulls=())
     main = main_snapshot(ctx.repository)
@@ -113,7 +120,14 @@ def submit(
     update, found = canonical(ctx, main, offer, ctx.scratch / target.name if dry_run else target, where)
     if update is None or errors(found):
         return Refused(found)
-    return _Handing(ctx, work, main, offer, base, update, where, key, found).hand_in(pulls, dry_run=dry_run)
+    return _Handing(ctx, work, main, offer, base, update, where, key, found, so_far).hand_in(pulls, dry_run=dry_run)
+
+
+def _command(work: Work, wanted: Wanted) -> str:
+    """What a person runs again; dots stand for the same numbers."""
+    file = "" if wanted.file is None else f" {work.show(wanted.file)}"
+    base = "" if wanted.base is None else f" --base {GlobalVersion(wanted.base).short}"
+    return f"fedops submit{file}{base}" + (" …" if wanted.num_examples or wanted.metrics else "")
 
 
 def _base(main: Snapshot, work: Work, offer: Offer) -> VersionRecord | None:
@@ -148,6 +162,7 @@ class _Handing:
     where: str
     key: Path | None
     warnings: tuple[Finding, ...]
+    so_far: SoFar
 
     def hand_in(self, pulls: Sequence[Pull], *, dry_run: bool) -> Submitted | Refused:
         """Find out how far it is, and do the rest."""
@@ -170,10 +185,12 @@ class _Handing:
             return self._done(record, "planned", uploaded=False)
         # From here on a second run makes the same record, so that what was uploaded is found again.
         write_document(self.work.draft(record.base_version), record)
-        uploaded = self._put(record)
+        self.so_far.reached = UPLOADING
+        uploaded = deliver(self.ctx, self.work, self.main, record, self.update.file)
+        self.so_far.reached = STORED
         title, body = pull_title(record), pull_body(record)
         pull = self.ctx.forge.submit_pull(head, submit_branch(self.offer.site), title, body)
-        self.work.note("submitted", self.ctx.clock.now(), {**_facts(record), "pull": pull.number})
+        self.work.note("submitted", self.ctx.clock.now(), {**journal_facts(record), "pull": pull.number})
         return self._done(record, "moved" if current is not None else "opened", pull, uploaded=uploaded)
 
     def _open_pull(self, pulls: Sequence[Pull]) -> Judgement | None:
@@ -207,12 +224,15 @@ class _Handing:
 
         Bytes that were lost meanwhile are uploaded again, unless they are used: the pull request waits for them.
         """
-        uploaded = not dry_run and outcome != "used" and self._put(record)
+        uploaded = False
+        if not dry_run and outcome != "used":
+            self.so_far.reached = HANDED_IN
+            uploaded = deliver(self.ctx, self.work, self.main, record, self.update.file)
         lines = self.work.noted_of(record.site, record.base_version)
         told = any(e.get("step") == "submitted" and e.get("sha256") == record.sha256 for e in lines)
         if not dry_run and not told:
             number = {"pull": pull.number} if pull is not None else {}
-            self.work.note("submitted", self.ctx.clock.now(), _facts(record) | number)
+            self.work.note("submitted", self.ctx.clock.now(), journal_facts(record) | number)
         return self._done(record, outcome, pull, uploaded=uploaded)
 
     def _faults(self, record: Record, head: CommitId) -> tuple[Finding, ...]:
@@ -231,32 +251,6 @@ class _Handing:
         values = check_values(self.ctx, self.work, self.main, self.update, self.base, self.where)
         return errors((*documents, *values))
 
-    def _put(self, record: Record) -> bool:
-        """Have the bytes in the site's store; True if the artifact was not there before."""
-        store = self.ctx.site_store(self.main.federation, self.main.sites, self.offer.site)
-        repository, manifest = repository_of(self.offer.site), Digest(record.manifest)
-        before = _is_stored(store, repository, manifest)
-        annotations = update_annotations(
-            site=self.offer.site,
-            base_version=record.base_version,
-            num_examples=record.num_examples,
-            created_at=record.created_at,
-        )
-        task = self.ctx.progress.start("upload", record.size, "bytes")
-        artifact = store.put(repository, self.update.file, annotations)
-        self.ctx.progress.advance(task, record.size)
-        self.ctx.progress.finish(task, "was there" if before else "")
-        if artifact.manifest != manifest:
-            raise StoreError(
-                f"{artifact.ref}: manifest {artifact.manifest[:19]} -> {manifest[:19]}, as computed from the record",
-                slug="digest_mismatch",
-                hint="the store changes what it is given; tell its operator",
-            )
-        facts = {**_facts(record), "manifest": manifest}
-        if not any(line.get("step") == "stored" and line.get("manifest") == manifest for line in self.work.noted()):
-            self.work.note("stored", self.ctx.clock.now(), facts)
-        return not before
-
     def _done(self, record: Record, outcome: Outcome, pull: Pull | None = None, *, uploaded: bool) -> Submitted:
         number, version = pull.number if pull is not None else None, self.main.version
         final = version.status == "final"
@@ -273,20 +267,6 @@ def missing_key(main: Snapshot, site: SiteId, key: Path | None) -> tuple[Finding
 
 def _is_git(main: Snapshot) -> bool:
     return main.federation.forge.kind == "git"
-
-
-def _facts(record: Record) -> dict[str, Json]:
-    return {"site": record.site, "version": record.base_version, "sha256": record.sha256}
-
-
-def _is_stored(store: Store, repository: str, manifest: Digest) -> bool:
-    try:
-        store.manifest(repository, manifest)
-    except StoreError as e:
-        if e.cause == "permanent":  # absent or damaged; what is really broken will show when it is uploaded
-            return False
-        raise
-    return True
 
 
 def _record_on_main(main: Snapshot, site: SiteId) -> Record | None:

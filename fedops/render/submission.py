@@ -75,11 +75,12 @@ def submit_text(
     }[outcome]
     if final:
         last = last_version_text(current)
+    sent = "uploaded" if uploaded else "the bytes were already there" if outcome in ("opened", "moved") else ""
     facts = [
         count(record.num_examples, "example"),
         metrics_text(record.metrics),
         size(record.size),
         short(record.sha256),
-        "uploaded" if uploaded else "",
+        sent,
     ]
     return "\n".join([first, "  ".join(fact for fact in facts if fact), last])

@@ -173,10 +173,10 @@ def test_free_metadata_is_dropped_with_a_warning(world: World, file: Path, tmp_p
     assert done(world, file).outcome == "open"  # the same bytes without it
 
 
-def test_progress_counts_the_uploaded_bytes(world: World, file: Path) -> None:
-    record = done(world, file).record
-    assert world.progress.started[-1] == ("upload", record.size, "bytes")
-    assert world.progress.advanced[len(world.progress.started)] == record.size
+def test_how_far_an_upload_is_is_the_stores_to_show(world: World, file: Path) -> None:
+    before = list(world.progress.started)
+    done(world, file)
+    assert [told for told in world.progress.started[len(before) :] if "upload" in told[0]] == []
 
 
 # ---------------------------------------------------------------- the second time, and after a kill
@@ -352,6 +352,49 @@ def test_a_lost_race_is_the_forges_to_repeat_and_its_failure_keeps_the_draft(
         call(world, file)
     monkeypatch.undo()
     assert done(world, file).outcome == "opened"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "command"),
+    [({}, "fedops submit"), ({"base": 0}, "fedops submit --base v0"), ({"num_examples": 3}, "fedops submit …")],
+)
+def test_a_failure_says_what_is_safe_and_which_command_goes_on(
+    wanted: dict[str, Any], command: str, world: World
+) -> None:
+    put_training(world)
+    store(world).fail_next("put", StoreError("store: no space", hint="make room", cause="temporary"))
+    with pytest.raises(StoreError) as e:
+        call(world, None, **wanted)
+    assert e.value.hint == (
+        "make room; so far: .fedops/work/v0/update.safetensors is safe, the upload is not confirmed, "
+        f"there is no pull request for it; go on with: {command}"
+    )
+
+
+def test_a_failure_names_the_file_that_was_handed_in(world: World, file: Path) -> None:
+    done(world, file)
+    store(world).fail_next("put", StoreError("store: not mounted", cause="temporary"))
+    with pytest.raises(StoreError) as e:
+        call(world, file)
+    assert e.value.hint == (
+        f"so far: {file} is safe, it was handed in before, its bytes in the store are not confirmed; "
+        f"go on with: fedops submit {file} …"
+    )
+
+
+def test_a_dry_run_that_fails_has_nothing_to_go_on_with(
+    world: World, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> Any:
+        raise ForgeError("the forge is away", hint="look at its page", cause="temporary")
+
+    monkeypatch.setattr(world.forges[A], "open_pulls", fails)
+    with pytest.raises(ForgeError) as e:
+        call(world, file, dry_run=True)
+    assert e.value.hint == "look at its page"
+    with pytest.raises(ForgeError, match="is away") as e:
+        call(world, file)
+    assert "this run sent nothing yet" in e.value.hint
 
 
 # ---------------------------------------------------------------- which file, which facts

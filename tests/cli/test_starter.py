@@ -48,6 +48,32 @@ def test_a_second_time_changes_nothing(starter: Path, desk: Path, capsys: pytest
         assert document(capsys)["changed"] is changed
 
 
+def test_the_shared_block_is_the_same_bytes_for_a_site_with_a_store_of_its_own(
+    starter: Path, lead: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "hospital-b.yaml"
+    own = "oci://ghcr.io/bob-b/heart"
+    arguments = ["site", "add", "hospital-b", "--login", "bob", "--id", "1002", "--store", own, "--bundle", str(other)]
+    assert run(arguments) == 0
+    heads, blocks = zip(*(path.read_bytes().split(b"\nshared:") for path in (starter, other)), strict=True)
+    assert blocks[0] == blocks[1]
+    assert b'\n  store: "ocidir:' in blocks[0], "the federation's"
+    assert f'\nstore: "{own}"'.encode() in heads[1]
+    assert b"\nstore:" not in heads[0]
+
+
+def test_a_starter_with_a_store_of_its_own_makes_a_clone_too(
+    lead: Path, desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(lead)
+    path = tmp_path / "own.yaml"
+    assert run([*ADD, "--store", "ocidir:/srv/alice", "--bundle", str(path)]) == 0
+    monkeypatch.chdir(desk)
+    capsys.readouterr()
+    assert run(["join", "--bundle", str(path), "--generate-key", "--format", "json"]) == 0
+    assert document(capsys)["state"] == "active"
+
+
 def test_the_same_starter_is_written_again_and_another_file_is_kept(
     starter: Path, lead: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

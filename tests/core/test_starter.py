@@ -30,17 +30,19 @@ def read(data: bytes) -> Starter:
     login=st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=100),
     number=st.integers(0, 2**53),
     store=st.sampled_from(["ocidir:store", "ocidir:/srv/a b/#c", "oci://host/ns: x"]),
+    own=st.sampled_from([None, "ocidir:/srv/a b/#c", "oci://ghcr.io/alice-a/heart"]),
 )
-def test_what_is_written_is_read_back(login: str, number: int, store: str) -> None:
-    starter = Starter(site="hospital-a", login=login, id=number, shared=SHARED.model_copy(update={"store": store}))
+def test_what_is_written_is_read_back(login: str, number: int, store: str, own: str | None) -> None:
+    shared = SHARED.model_copy(update={"store": store})
+    starter = Starter(site="hospital-a", login=login, id=number, store=own, shared=shared)
     assert read(render_starter(starter)) == starter
 
 
-def test_the_shared_block_is_the_same_bytes_for_all_sites() -> None:
-    files = [render_starter(Starter(site=site, login=site, id=i, shared=SHARED)) for i, site in enumerate("ab")]
-    blocks = [data.partition(b"shared:")[2] for data in files]
-    assert blocks[0] == blocks[1]
-    assert b"first_version: " in blocks[0]
+def test_a_sites_own_store_stands_beside_the_site_and_one_without_has_no_line_for_it() -> None:
+    plain = Starter(site="a", login="a", id=1, shared=SHARED)
+    own = Starter(site="a", login="a", id=1, store="oci://ghcr.io/alice-a/heart", shared=SHARED)
+    before, after = render_starter(plain).decode(), render_starter(own).decode()
+    assert after == before.replace("\nshared:", '\nstore: "oci://ghcr.io/alice-a/heart"\nshared:')
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def test_an_address_is_told_without_credentials(origin: str, shown: str) -> None
         ("site: a", "site: ../x", "site_id_invalid"),
         ("aaaa", "AAAA", "first_version"),
         ("branch: main", "branch: -x", "branch"),
+        ("\nshared:", "\nstore: ftp://host/heart\nshared:", "store: "),
     ],
 )
 def test_a_forged_starter_is_refused(before: str, after: str, said: str) -> None:

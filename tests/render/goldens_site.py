@@ -9,21 +9,21 @@ from typing import Any
 from fedops.core.facts import Aggregate, Decision, Stop, Wait
 from fedops.core.findings import finding
 from fedops.core.forge_settings import JobRights, Package, Rule
-from fedops.core.health import Check
+from fedops.core.health import Check, cannot
 from fedops.core.health_forge import check_forge
 from fedops.core.ids import CommitId, SiteId
 from fedops.core.made import Made
 from fedops.core.records import Source, TensorEntry, Unavailable, Witness
 from fedops.core.settings import Trigger
 from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Told, Trained
-from fedops.core.status import Heartbeat, LocalWork, OpenPull, SiteLine, StatusReport
+from fedops.core.status import Blocked, Heartbeat, LocalWork, OpenPull, Silence, SiteLine, StatusReport
 from fedops.render.health import health_text
 from fedops.render.history import log_text, show_text
 from fedops.render.run import ran_text, told_lines
 from fedops.render.site import pull_text, train_text
 from fedops.render.status import status_text
 from fedops.render.submission import pull_body, pull_title, submit_text
-from tests.core.forge_samples import ALICE, EVE, LENA, NO, PAGE, WELL
+from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, WELL
 from tests.core.forge_samples import SITES as FORGE_SITES
 from tests.core.samples import blob, contribution, excluded_entry, hex64, minutes, record, submission, version
 from tests.render.goldens import HOSTILE
@@ -38,10 +38,10 @@ def pull(number: int, verdict: str | None, text: str = "", *, owned: bool = True
 
 SITES = (
     SiteLine(A, "ready", 8, 0, minutes(30)),
-    SiteLine(C, "due", 7),
+    SiteLine(C, "due", 7, claimed_at=minutes(-3000)),
     SiteLine(E, "new"),
     SiteLine(B, "open", 7, None, None, pull(12, "failure", "rejected: non_finite")),
-    SiteLine(D, "suspended", 3),
+    SiteLine(D, "suspended", 3, claimed_at=minutes(400)),
     SiteLine(F, "refused", 2, 6, None, None, finding("too_stale", "sites/lab-f/submission.json")),
 )
 
@@ -80,13 +80,23 @@ def status_windows() -> str:
     """The sentence of the federation in all its other forms, one below the other."""
     wait = Trigger(quorum=3, max_wait_hours=6.0, quorum_after_wait=2)
     until = minutes(390)
+    strays = [finding("tag_moved", f"global@v{number}.0.0") for number in (8, 9, 10, 11, 12)]
+    untagged = (finding("tag_missing", "global@v8.0.0"),)
     reports = [
         report(Wait("nothing_new"), ready=(), trigger=wait),
         report(Wait("quorum", until=until), trigger=wait),
         report(Wait("grace", until=until), ready=(A, B, C)),
         report(Wait("review")),
-        report(Wait("unavailable"), ready=(A, B, C)),
+        report(Wait("unavailable"), ready=(A, C), unavailable=(B,)),
+        report(Wait("unavailable", until=until), trigger=wait, unavailable=(B, C, D, E)),
+        report(Wait("rejected"), ready=(A, B, C), held_by=13),
+        report(Wait("rejected"), ready=(A,)),
         report(Aggregate((), ()), ready=(A, B, C)),
+        report(Aggregate((), ()), ready=(A, B, C), faults=untagged),
+        report(Blocked(tuple(strays[1:2]))),
+        report(Blocked(tuple(strays[1:]))),
+        report(Blocked(tuple(strays[:1]))),
+        report(Blocked(tuple(strays[:2]))),
         report(Stop("plateau")),
         report(Stop("max_version"), final=True),
     ]
@@ -131,6 +141,17 @@ def status_beats() -> str:
     }
     lines = tuple(replace(line, beat=beats.get(line.site)) for line in SITES)
     return status_text(report(Wait("quorum", (C, E, B, F)), sites=lines), NOW) + "\n"
+
+
+def status_silent() -> str:
+    """Sites that never sent a heartbeat, and one whose bytes are gone; nobody else was heard of either."""
+    lost = finding("object_missing", "sites/hospital-b/submission.json")
+    v6, v8 = Silence(6, minutes(-4000)), Silence(8, minutes(0))
+    silences = {C: v8, E: v6, F: v8}
+    lines = [replace(line, silence=silences.get(line.site)) for line in SITES if line.site != B]
+    lines.append(SiteLine(B, "ready", 8, 0, minutes(20), reason=lost, claimed_at=minutes(19)))
+    shown = report(Wait("unavailable", (C, E, B, F)), sites=tuple(lines), unavailable=(B,))
+    return status_text(shown, NOW) + "\n"
 
 
 # ---------------------------------------------------------------- a site's loop
@@ -189,13 +210,13 @@ def doctor() -> str:
             "policies/sites.yaml:3: sites: bad\x1b[2J",
             next="a lead corrects it on main",
         ),
-        Check("store", "broken", "store: not mounted"),
+        cannot("store", "store: not mounted"),
     ]
     return "\n\n".join([health_text(checks), health_text(checks[:1]), health_text([])]) + "\n"
 
 
 def doctor_github() -> str:
-    """A repository that was set up in haste, and one of which the token may read little."""
+    """A repository set up in haste, one of which the token may read little, a site's look, level 1, and half of level 2."""
     strict = Rule("pull_request", "ruleset 'careful'", f"{PAGE}/rules/7")
     hasty = replace(
         WELL, other_merges=True, rules=(strict,), tag_rules=(), writers=(LENA, ALICE, EVE),
@@ -207,7 +228,10 @@ def doctor_github() -> str:
         first_runs=NO, packages=(("heart/global", "https://github.com/p", NO),),
     )  # fmt: skip
     of_site = replace(WELL, account=ALICE, may_write=False)
-    looks = ((hasty, None), (blind, None), (of_site, SiteId("hospital-a")), (WELL, None))
+    green = Rule("required_status_checks", "ruleset 'main'", f"{PAGE}/rules/1", ("DeployKey",), statuses=("build",))
+    pulls = Rule("pull_request", "ruleset 'main'", f"{PAGE}/rules/1", ("DeployKey",), approvals=1, dismisses=True)
+    half = replace(WELL, rules=(*KEPT, pulls, green))
+    looks = ((hasty, None), (blind, None), (of_site, SiteId("hospital-a")), (WELL, None), (half, None))
     texts = [
         health_text([*check_forge(seen, "main", FORGE_SITES, site, jobs_open_pulls=False)]) for seen, site in looks
     ]
@@ -328,7 +352,13 @@ def trained() -> str:
 
 def submitted() -> str:
     one = record(num_examples=1500)
-    outcomes = [("opened", 12, True), ("moved", 12, True), ("open", 12, False), ("merged", None, False)]
+    outcomes = [
+        ("opened", 12, True),
+        ("opened", 12, False),
+        ("moved", 12, True),
+        ("open", 12, False),
+        ("merged", None, False),
+    ]
     outcomes += [("used", None, False), ("planned", None, False)]
     told = [submit_text(one, name, number, current=8, uploaded=up) for name, number, up in outcomes]
     told += [submit_text(one, name, None, current=8, uploaded=False, final=True) for name in ("final", "used")]
@@ -351,6 +381,7 @@ SITE_GOLDENS: Mapping[str, Callable[[], str]] = {
     "status_final.txt": status_final,
     "status_strangers.txt": status_strangers,
     "status_beats.txt": status_beats,
+    "status_silent.txt": status_silent,
     "run_told.txt": run_told,
     "run_ended.txt": run_ended,
     "doctor.txt": doctor,

@@ -8,21 +8,26 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from fedops.adapters.registry_credentials import Credentials
 from fedops.adapters.store_registry import RegistryStore
+from fedops.core.artifacts import update_annotations
 from fedops.core.errors import StoreError
-from fedops.core.ids import Digest
+from fedops.core.ids import Digest, SiteId
 from tests import cli_world
-from tests.cli_world import SITES, World, environment
+from tests.cli_world import EXAMPLES, SITES, STEPS, World, environment
 from tests.registry.accounts import PASSWORDS, PATH, rights, sign_in
 from tests.registry.proxy import Answer, FaultProxy, fault_proxy
 from tests.registry.server import RegistryServer, registry_server
 from tests.registry.tokens import TokenService
 from tests.registry.worlds import registry_store
+from tests.scenario.test_ci_jobs import Jobs
 
 
 @dataclass(frozen=True)
@@ -133,19 +138,70 @@ def test_a_command_signs_in_once_and_asks_little(fed: Fed) -> None:
     assert len([seen for seen in fed.proxy.seen if "authorization" not in seen.headers]) == 2
 
 
-def test_tag_overwritten_after_validation_changes_nothing(fed: Fed, tmp_path: Path) -> None:
-    """Attack: the site points its tags at other bytes once its submission was merged."""
-    record = fed.record("hospital-a")
-    (tmp_path / "evil.safetensors").write_bytes(b"other bytes")
-    with closing(fed.store("hospital-a")) as site:
-        evil = site.put("sites/hospital-a", tmp_path / "evil.safetensors", {})
-        name = f"{PATH}/sites/hospital-a"
-        data = site._client.manifest(name, evil.manifest)
+def point_tags_elsewhere(fed: Fed, site: SiteId, evil: Path) -> Digest:
+    """Let the tags of a site's submission name other bytes, with the site's own password; the other manifest's digest."""
+    record = fed.record(site)
+    with closing(fed.store(site)) as store:
+        said = update_annotations(
+            site=site,
+            base_version=int(record["base_version"]),
+            num_examples=int(record["num_examples"]),
+            created_at=record["created_at"],
+        )
+        other = store.put(f"sites/{site}", evil, said).manifest
+        name = f"{PATH}/sites/{site}"
+        data = store._client.manifest(name, other)
         for tag in (f"md5-{record['md5']}", f"m-{record['manifest'].removeprefix('sha256:')}"):
-            site._client.put_manifest(name, tag, data)
-            assert site.resolve(f"sites/hospital-a:{tag}") == evil.manifest
+            store._client.put_manifest(name, tag, data)
+            assert store.resolve(f"sites/{site}:{tag}") == other
+    return other
+
+
+def test_tag_overwritten_after_the_version_changes_nothing(fed: Fed, tmp_path: Path) -> None:
+    """Attack: the site points its tags at other bytes once its submission was used."""
+    (tmp_path / "evil.safetensors").write_bytes(b"other bytes")
+    point_tags_elsewhere(fed, SiteId("hospital-a"), tmp_path / "evil.safetensors")
     with fed.as_("ci") as world:
         assert world.json("ci", "verify", "--all")["ok"]
+
+
+def test_tag_overwritten_between_merge_and_aggregation_changes_nothing(fed: Fed, tmp_path: Path) -> None:
+    """Attack: the tags name a model that would pass every check, after the merge and before its bytes are read again."""
+    evil_site, other_site = SiteId("hospital-a"), SiteId("hospital-b")
+    before = fed.world.version()["version"]
+    with fed.as_(evil_site) as world:
+        world(evil_site, "pull", "--out", str(tmp_path / "before.safetensors"))
+    fed.hand_in(evil_site, other_site)
+    honest = load_file(tmp_path / "before.safetensors")
+    save_file({n: a + np.float32(100) for n, a in honest.items()}, tmp_path / "evil.safetensors")
+    jobs = Jobs(fed.world)
+    with fed.as_("ci"):
+        jobs.merge()
+    record = fed.record(evil_site)
+    assert (jobs.outputs["due"], record["base_version"]) == ("true", before)
+
+    evil = point_tags_elsewhere(fed, evil_site, tmp_path / "evil.safetensors")
+
+    fed.proxy.seen.clear()
+    with fed.as_("ci") as world:
+        jobs.run("aggregate", *jobs.pinned)
+        jobs.run("publish", *jobs.pinned, "--proposal", jobs.outputs["proposal"])
+        made = world.version()
+        assert made["version"] == before + 1
+        used = {c["site"]: (c["sha256"], c["manifest"]) for c in made["contributions"]}
+        assert used[evil_site] == (record["sha256"], record["manifest"])
+        assert evil not in json.dumps(made)
+        read = [s.path for s in fed.proxy.seen if f"/sites/{evil_site}/manifests/" in s.path]
+        assert read, "its manifest was looked up again"
+        assert {path.rpartition("/")[2] for path in read} == {record["manifest"]}, "by digest alone"
+        world("ci", "pull", "--out", str(tmp_path / "after.safetensors"))
+        assert world.json("ci", "verify", "--all")["ok"]
+    # FedAvg by hand: both sites trained on the version before, and one step adds the same to every value.
+    sites = (evil_site, other_site)
+    step = sum(EXAMPLES[s] * Fraction(STEPS[s]) for s in sites) / sum(EXAMPLES[s] for s in sites)
+    after = load_file(tmp_path / "after.safetensors")
+    for name, array in honest.items():
+        np.testing.assert_allclose(after[name], array + float(step), rtol=1e-6)
 
 
 def test_site_that_removes_its_bytes_after_the_merge_stops_nobody(fed: Fed, tmp_path: Path) -> None:
