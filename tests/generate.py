@@ -20,6 +20,7 @@ from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import Document
 from fedops.core.records import Record, VersionRecord
 from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
+from tests.documents_page import documents_page
 
 ROOT = Path(__file__).resolve().parent.parent
 HELP_WIDTH = 100
@@ -131,7 +132,7 @@ def goldens() -> Files:
     return {str((FOLDER / name).relative_to(ROOT)): make().encode() for name, make in makers.items()}
 
 
-GENERATORS: Sequence[Callable[[], Files]] = (schemas, zone, findings_page, cli_page, goldens)
+GENERATORS: Sequence[Callable[[], Files]] = (schemas, zone, findings_page, cli_page, documents_page, goldens)
 
 
 def stale(root: Path, files: Files) -> list[str]:

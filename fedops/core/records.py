@@ -25,19 +25,19 @@ class Record(Document):
     """sites/<id>/submission.json: what a site hands in, in words."""
 
     schema_: Literal["fedops.submission/v1"] = Field(default="fedops.submission/v1", alias="schema")
-    site: str
-    base_version: Natural
-    num_examples: Positive
-    format: Literal["safetensors", "opaque"]
-    payload: Payload
-    sha256: Hex64
-    md5: Hex32
-    size: Positive
-    manifest: DigestText
-    metrics: Metrics
-    created_at: str
-    base_sha256: Hex64 | None = None
-    software: dict[str, str] | None = None
+    site: str = Field(description="site id")
+    base_version: Natural = Field(description="global version that the update was trained on")
+    num_examples: Positive = Field(description="local training examples")
+    format: Literal["safetensors", "opaque"] = Field(description="of the file")
+    payload: Payload = Field(description="what the file holds")
+    sha256: Hex64 = Field(description="of the stored bytes")
+    md5: Hex32 = Field(description="of the same bytes; DVC finds them by it")
+    size: Positive = Field(description="bytes")
+    manifest: DigestText = Field(description="of the OCI artifact in the site's store")
+    metrics: Metrics = Field(description="name: value, as the policy allows")
+    created_at: str = Field(description="UTC, as the site says; nothing is decided by it")
+    base_sha256: Hex64 | None = Field(default=None, description="of the base model; absent, or right")
+    software: dict[str, str] | None = Field(default=None, description="name: version, at the site")
     absent_if_none = frozenset({"base_sha256", "software"})
 
 
@@ -109,92 +109,92 @@ MAX_VERSION_BYTES = 16 << 20  # of a version record: it names every tensor, as t
 
 
 class TensorEntry(Document):
-    dtype: Dtype
-    shape: tuple[Natural, ...]
+    dtype: Dtype = Field(description="as safetensors writes it")
+    shape: tuple[Natural, ...] = Field(description="lengths of the axes")
 
 
 class ModelEntry(Document):
-    format: Literal["safetensors", "opaque"]
-    size: Positive
-    sha256: Hex64
-    md5: Hex32
-    manifest: DigestText
-    tensors: dict[str, TensorEntry]
+    format: Literal["safetensors", "opaque"] = Field(description="of the file")
+    size: Positive = Field(description="bytes")
+    sha256: Hex64 = Field(description="of the stored bytes")
+    md5: Hex32 = Field(description="of the same bytes; DVC finds them by it")
+    manifest: DigestText = Field(description="of the OCI artifact in the store's `global`")
+    tensors: dict[str, TensorEntry] = Field(description="name: what it is; empty for opaque models")
 
 
 class StrategyEntry(Document):
     """Strategy with every resolved parameter; `code` says which code, by digest."""
 
     model_config = Document.model_config | {"extra": "allow"}
-    name: str
-    provider: str
-    code: DigestText
+    name: str = Field(description="as in the policy, with every parameter beside it")
+    provider: str = Field(description="package that the rule's code came from")
+    code: DigestText = Field(description="digest of that code")
 
 
 class RuleEntry(Document):
-    engine: Positive
-    strategy: StrategyEntry
-    staleness: Staleness
-    weights: Weights
-    integers: Integers
-    privacy: Privacy | None
+    engine: Positive = Field(description="number of the arithmetic; the same number gives the same bits")
+    strategy: StrategyEntry = Field(description="the rule with every parameter")
+    staleness: Staleness = Field(description="as in the policy")
+    weights: Weights = Field(description="as in the policy")
+    integers: Integers = Field(description="as in the policy")
+    privacy: Privacy | None = Field(description="as in the policy")
 
 
 class Contribution(Document):
-    site: str
-    base_version: Natural
-    staleness: Natural
-    num_examples: Positive
-    weight: Finite
-    share: Finite
-    delta_norm: Finite | None
-    record_blob: Hex40
-    pointer_blob: Hex40
-    manifest: DigestText
-    sha256: Hex64
+    site: str = Field(description="site id")
+    base_version: Natural = Field(description="global version that it was trained on")
+    staleness: Natural = Field(description="version being made - 1 - base version")
+    num_examples: Positive = Field(description="as its record says")
+    weight: Finite = Field(description="examples times discount, within the policy's caps")
+    share: Finite = Field(description="weight / sum of all weights")
+    delta_norm: Finite | None = Field(description="L2 norm of its change; null where no rule needs it")
+    record_blob: Hex40 = Field(description="git's name of its submission.json")
+    pointer_blob: Hex40 = Field(description="git's name of its pointer")
+    manifest: DigestText = Field(description="of its artifact")
+    sha256: Hex64 = Field(description="of its bytes")
 
 
 class ExcludedEntry(Document):
-    site: str
-    record_blob: Hex40
-    id: str
-    slug: str
-    judged: Literal["tree", "bytes"]
+    site: str = Field(description="site id")
+    record_blob: Hex40 = Field(description="git's name of its submission.json")
+    id: str = Field(description="of the finding that says why")
+    slug: str = Field(description="of the same finding")
+    judged: Literal["tree", "bytes"] = Field(description="by the tree alone, or by the stored bytes")
 
 
 class Carried(Document):
     """State that goes from version to version."""
 
-    optimizer: dict[str, Any] | None = None
-    privacy: dict[str, Any] = Field(default_factory=dict)
-    counters: dict[str, int] = Field(default_factory=dict)
+    optimizer: dict[str, Any] | None = Field(default=None, description="not in this version")
+    privacy: dict[str, Any] = Field(default_factory=dict, description="not in this version")
+    counters: dict[str, int] = Field(default_factory=dict, description="not in this version")
 
 
 class Unavailable(Document):
     """A submission that was eligible, but whose bytes could not be had: not consumed."""
 
-    site: str
-    record_blob: Hex40
-    slug: str
+    site: str = Field(description="site id")
+    record_blob: Hex40 = Field(description="git's name of its submission.json")
+    slug: str = Field(description="of the finding that says why")
 
 
 class Witness(Document):
     """What cannot be recomputed: checked for its form, and input_commit for its place."""
 
-    input_commit: Hex40 | None
-    decided_at: str
-    trigger: str
-    unavailable: tuple[Unavailable, ...] = ()
-    software: dict[str, str]
-    run_url: str | None = None
+    input_commit: Hex40 | None = Field(description="whose tree was read; null for v0")
+    decided_at: str = Field(description="UTC, by the clock that decided")
+    trigger: str = Field(description="why then: quorum, max_wait, init, or rollback")
+    unavailable: tuple[Unavailable, ...] = Field(default=(), description="eligible, but not to be had")
+    software: dict[str, str] = Field(description="name: version, where it was computed")
+    run_url: str | None = Field(default=None, description="of the run in CI")
 
 
 class Source(Document):
     """Where a version that was not aggregated comes from: init by generator and seed, rollback and revert by version."""
 
-    version: Natural | None = None
-    generator: str | None = None
-    seed: Natural | None = None
+    version: Natural | None = Field(default=None, description="that a rollback or revert takes")
+    generator: str | None = Field(default=None, description="that made v0's values")
+    seed: Natural | None = Field(default=None, description="of the generator")
     absent_if_none = frozenset({"version", "generator", "seed"})
 
 
@@ -202,21 +202,23 @@ class VersionRecord(Document):
     """global/version.json: derived part (recomputes bit-equal) and witness."""
 
     schema_: Literal["fedops.version/v1"] = Field(default="fedops.version/v1", alias="schema")
-    version: Natural
-    base_version: Natural | None
-    kind: Literal["init", "aggregate", "rollback", "revert"]
-    source: Source | None
-    status: Literal["running", "final"]
-    model: ModelEntry
-    rule: RuleEntry | None
-    policy: DigestText
-    denominator: Finite | None
-    contributions: tuple[Contribution, ...]
-    excluded: tuple[ExcludedEntry, ...]
-    consumed: dict[str, Natural]
-    carried: Carried
-    metrics: Metrics
-    witness: Witness
+    version: Natural = Field(description="number of this version")
+    base_version: Natural | None = Field(description="the version before; null for v0")
+    kind: Literal["init", "aggregate", "rollback", "revert"] = Field(description="how it came to be")
+    source: Source | None = Field(description="of a version that was not aggregated")
+    status: Literal["running", "final"] = Field(description="final: there will be no further version")
+    model: ModelEntry = Field(description="the model's bytes, in words")
+    rule: RuleEntry | None = Field(description="how it was computed")
+    policy: DigestText = Field(description="digest of federation.yaml and policies/ that held")
+    denominator: Finite | None = Field(description="what the weighted sum was divided by")
+    contributions: tuple[Contribution, ...] = Field(description="what was used, by ascending site")
+    excluded: tuple[ExcludedEntry, ...] = Field(description="what a rule left out")
+    consumed: dict[str, Natural] = Field(
+        description="site: base version of its last submission that was used or left out"
+    )
+    carried: Carried = Field(description="state that goes from version to version")
+    metrics: Metrics = Field(description="means of the metrics of the sites, by num_examples")
+    witness: Witness = Field(description="what cannot be computed again")
 
 
 def model_pointer(record: VersionRecord, extension: str) -> Pointer:

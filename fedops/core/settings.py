@@ -22,7 +22,7 @@ EXTENSIONS = {"safetensors": "safetensors", "opaque": "bin"}
 
 
 class Forge(Document):
-    kind: Literal["git", "github"] = "git"
+    kind: Literal["git", "github"] = Field(default="git", description="git: the origin is the forge itself")
     repository: str | None = Field(default=None, description="owner/name on the forge; kind github only")
     api_url: str | None = Field(default=None, description="REST base URL of a GitHub Enterprise Server")
 
@@ -52,7 +52,7 @@ class StoreSettings(Document):
 class Wheel(Document):
     """The file of fedops itself that CI installs."""
 
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(description="of the file")
     url: str | None = Field(
         default=None,
         pattern=r"^(https://[^\s\"'#;]+|\./[A-Za-z0-9._/-]+)\.whl$",
@@ -61,20 +61,20 @@ class Wheel(Document):
 
 
 class ModelSettings(Document):
-    format: Literal["safetensors", "opaque"] = "safetensors"
+    format: Literal["safetensors", "opaque"] = Field(default="safetensors", description="opaque: it is never opened")
 
 
 class Federation(Document):
     """federation.yaml: marks a federation root."""
 
     schema_: Literal["fedops.federation/v1"] = Field(alias="schema")
-    name: Name
+    name: Name = Field(description="names the federation in messages and clones")
     fedops: str = Field(description="exact version of fedops that CI installs")
     wheel: Wheel | None = Field(default=None, description="the file of that version; null: CI on GitHub has none")
-    branch: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,100}$")
-    forge: Forge = Forge()
-    store: StoreSettings
-    model: ModelSettings = ModelSettings()
+    branch: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,100}$", description="main branch")
+    forge: Forge = Field(default=Forge(), description="where pull requests and issues are")
+    store: StoreSettings = Field(description="where the models' bytes are")
+    model: ModelSettings = Field(default=ModelSettings(), description="what a model file is")
 
     @property
     def extension(self) -> str:
@@ -83,7 +83,7 @@ class Federation(Document):
 
 
 class Person(Document):
-    login: str = Field(min_length=1, max_length=100)
+    login: str = Field(min_length=1, max_length=100, description="account name on the forge, for people to read")
     id: Natural = Field(description="numeric account id on the forge; on forge git given by the lead")
 
 
@@ -92,10 +92,10 @@ class Lead(Person):
 
 
 class Site(Document):
-    accounts: tuple[Person, ...] = Field(min_length=1)
+    accounts: tuple[Person, ...] = Field(min_length=1, description="who may hand in for the site")
     keys: tuple[str, ...] = Field(default=(), description="SSH public keys that sign this site's submissions")
     store: str | None = Field(default=None, description="the site's own store; default: the federation's")
-    state: Literal["active", "suspended"] = "active"
+    state: Literal["active", "suspended"] = Field(default="active", description="suspended: not merged, not used")
     absent_if_none = frozenset({"store"})
 
     @field_validator("store")
@@ -108,8 +108,8 @@ class Sites(Document):
     """policies/sites.yaml: the roster."""
 
     schema_: Literal["fedops.sites/v1"] = Field(alias="schema")
-    leads: tuple[Lead, ...] = ()
-    sites: dict[str, Site] = Field(default_factory=dict)
+    leads: tuple[Lead, ...] = Field(default=(), description="who may approve, change policies, roll back")
+    sites: dict[str, Site] = Field(default_factory=dict, description="site id: its entry")
 
     @field_validator("sites")
     @classmethod
@@ -153,67 +153,77 @@ def _key_body(key: str) -> str:
 
 
 class Limits(Document):
-    update_bytes: Positive = 2_000_000_000
-    expanded_bytes: Positive = 4_000_000_000
-    header_bytes: Positive = 1_048_576
-    record_bytes: Positive = 16_384
-    pointer_bytes: Positive = 4_096
-    tensors: Positive = 10_000
+    update_bytes: Positive = Field(default=2_000_000_000, description="one update as stored")
+    expanded_bytes: Positive = Field(default=4_000_000_000, description="its tensors in memory")
+    header_bytes: Positive = Field(default=1_048_576, description="names and shapes in front of the tensors")
+    record_bytes: Positive = Field(default=16_384, description="submission.json")
+    pointer_bytes: Positive = Field(default=4_096, description="the .dvc file")
+    tensors: Positive = Field(default=10_000, description="number of them in a model")
 
 
 class MetricsPolicy(Document):
-    allowed: tuple[str, ...] = ("loss", "accuracy")
-    max_count: Natural = 16
+    allowed: tuple[str, ...] = Field(default=("loss", "accuracy"), description="names; all others are refused")
+    max_count: Natural = Field(default=16, description="metrics of one submission")
 
 
 class SubmissionPolicy(Document):
     """policies/submission.yaml: what a site may hand in."""
 
     schema_: Literal["fedops.submission-policy/v1"] = Field(default="fedops.submission-policy/v1", alias="schema")
-    payloads: tuple[Payload, ...] = Field(default=("full",), min_length=1)
-    limits: Limits = Limits()
-    num_examples_max: Positive = 10_000_000
-    metrics: MetricsPolicy = MetricsPolicy()
+    payloads: tuple[Payload, ...] = Field(
+        default=("full",),
+        min_length=1,
+        description="full: a whole model; delta: update - base; others: not in this version",
+    )
+    limits: Limits = Field(default=Limits(), description="the most that is read")
+    num_examples_max: Positive = Field(default=10_000_000, description="a larger claim is refused")
+    metrics: MetricsPolicy = Field(default=MetricsPolicy(), description="what may be said of an update")
     update_norm_max: PositiveFloat | None = Field(default=None, description="L2 of the whole delta; null = no limit")
-    require_signed: bool = True
-    resubmit: Literal["supersede", "reject"] = "supersede"
+    require_signed: bool = Field(default=True, description="the commit is signed by one of the site's SSH keys")
+    resubmit: Literal["supersede", "reject"] = Field(default="supersede", description="a second one on an unused base")
 
 
 class Training(Document):
     """policies/training.yaml: what a site trains with."""
 
     schema_: Literal["fedops.training/v1"] = Field(default="fedops.training/v1", alias="schema")
-    hyperparameters: dict[str, Any] = Field(default_factory=dict)
-    workload: None = None
-    evaluation: None = None
-    gate: None = None
+    hyperparameters: dict[str, Any] = Field(default_factory=dict, description="given to the site's code as they are")
+    workload: None = Field(default=None, description="not in this version")
+    evaluation: None = Field(default=None, description="not in this version")
+    gate: None = Field(default=None, description="not in this version")
 
 
 class MergePolicy(Document):
-    mode: Literal["auto", "review"] = "auto"
-    approvals: Positive = 1
+    mode: Literal["auto", "review"] = Field(
+        default="auto", description="auto: what is valid is merged; review: once leads approved it"
+    )
+    approvals: Positive = Field(default=1, description="by leads, of exactly the commit that is merged")
 
 
 class PublishPolicy(Document):
-    mode: Literal["push", "review"] = "push"
+    mode: Literal["push", "review"] = Field(default="push", description="review: a new version waits in a pull request")
     approvals: Positive = Field(default=1, description="by leads, of a version under review and of every rollback")
 
 
 class Trigger(Document):
-    quorum: Positive = 3
-    max_wait_hours: PositiveFloat | None = None
-    quorum_after_wait: Positive = 1
-    grace_minutes: NaturalFloat = 0.0
+    quorum: Positive = Field(default=3, description="usable submissions that make a version")
+    max_wait_hours: PositiveFloat | None = Field(
+        default=None, description="from the oldest merge until quorum_after_wait is enough; null: never"
+    )
+    quorum_after_wait: Positive = Field(default=1, description="what is enough after max_wait_hours")
+    grace_minutes: NaturalFloat = Field(default=0.0, description="wait for latecomers once the quorum is there")
 
 
 class Staleness(Document):
     """Discount of an update by its staleness tau; `max` excludes what is older."""
 
-    kind: Literal["constant", "inverse", "inverse_sqrt", "polynomial", "hinge"] = "inverse"
-    max: Natural | None = 5
+    kind: Literal["constant", "inverse", "inverse_sqrt", "polynomial", "hinge"] = Field(
+        default="inverse", description="the discount; inverse: 1 / (1 + tau), inverse_sqrt: 1 / sqrt(1 + tau)"
+    )
+    max: Natural | None = Field(default=5, description="what is older is left out; null: no limit")
     alpha: NaturalFloat | None = Field(default=None, description="polynomial: (1 + tau) ** -alpha; 0 = constant")
     a: PositiveFloat | None = Field(default=None, description="hinge: 1 / (a (tau - b) + 1) above b")
-    b: NaturalFloat | None = None
+    b: NaturalFloat | None = Field(default=None, description="hinge: staleness up to which nothing is discounted")
     absent_if_none = frozenset({"alpha", "a", "b"})
 
     @model_validator(mode="after")
@@ -226,17 +236,19 @@ class Staleness(Document):
 
 
 class Weights(Document):
-    by: Literal["examples", "uniform"] = "examples"
-    max_num_examples: Positive | None = None
-    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    normalize: Literal["weights", "count"] = "weights"
+    by: Literal["examples", "uniform"] = Field(default="examples", description="uniform: each counts one")
+    max_num_examples: Positive | None = Field(default=None, description="a site counts at most so many; null: no limit")
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="a site's largest part of one version; null: no limit"
+    )
+    normalize: Literal["weights", "count"] = Field(default="weights", description="count: by undiscounted weights")
 
 
 class StrategySettings(Document):
     """A strategy's name and its own parameters; the strategy checks them."""
 
     model_config = Document.model_config | {"extra": "allow"}
-    name: str = "fedavg"
+    name: str = Field(default="fedavg", description="the rule of aggregation; further keys are its own parameters")
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -244,37 +256,42 @@ class StrategySettings(Document):
 
 
 class Integers(Document):
-    default: IntegerRule = "max"
-    tensors: dict[str, IntegerRule] = Field(default_factory=dict)
+    default: IntegerRule = Field(
+        default="max", description="for each integer and bool tensor that has no rule of its own"
+    )
+    tensors: dict[str, IntegerRule] = Field(default_factory=dict, description="name or pattern of a tensor: its rule")
 
 
 class Privacy(Document):
-    clip_norm: PositiveFloat
-    noise_multiplier: NaturalFloat
-    denominator: Literal["participants"] | Positive = "participants"
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
-    max_epsilon: PositiveFloat | None = None
+    clip_norm: PositiveFloat = Field(description="L2 norm to which each site's change is clipped")
+    noise_multiplier: NaturalFloat = Field(description="standard deviation / clip_norm; only 0 in this version")
+    denominator: Literal["participants"] | Positive = Field(default="participants", description="divides the sum")
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, description="of (epsilon, delta)")
+    max_epsilon: PositiveFloat | None = Field(default=None, description="not in this version")
 
 
 class Signals(Document):
-    to: Literal["contributors", "all", "stale"] = "contributors"
+    to: Literal["contributors", "all", "stale"] = Field(
+        default="contributors",
+        description="who is told of a new version; stale: contributors, and who was told too long ago",
+    )
 
 
 class StopPolicy(Document):
-    max_version: Positive | None = None
+    max_version: Positive | None = Field(default=None, description="number of the last version; null: go on")
 
 
 class Aggregation(Document):
     """policies/aggregation.yaml: when and how the next version is made."""
 
     schema_: Literal["fedops.aggregation/v1"] = Field(default="fedops.aggregation/v1", alias="schema")
-    merge: MergePolicy = MergePolicy()
-    publish: PublishPolicy = PublishPolicy()
-    trigger: Trigger = Trigger()
-    staleness: Staleness = Staleness()
-    weights: Weights = Weights()
-    strategy: StrategySettings = StrategySettings()
-    integers: Integers = Integers()
-    privacy: Privacy | None = None
-    signals: Signals = Signals()
-    stop: StopPolicy = StopPolicy()
+    merge: MergePolicy = Field(default=MergePolicy(), description="how submissions come onto main")
+    publish: PublishPolicy = Field(default=PublishPolicy(), description="how versions come onto main")
+    trigger: Trigger = Field(default=Trigger(), description="when a version is made")
+    staleness: Staleness = Field(default=Staleness(), description="what an update on an older version counts")
+    weights: Weights = Field(default=Weights(), description="what a site counts")
+    strategy: StrategySettings = Field(default=StrategySettings(), description="how updates become a model")
+    integers: Integers = Field(default=Integers(), description="tensors that are not floats")
+    privacy: Privacy | None = Field(default=None, description="differential privacy; offline only in this version")
+    signals: Signals = Field(default=Signals(), description="who is told to train")
+    stop: StopPolicy = Field(default=StopPolicy(), description="when the federation is done")
