@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,7 +33,7 @@ _BRANCH_SWITCHES = {
 
 
 class SettingsReader:
-    """Reads one repository's settings; about fifteen requests."""
+    """Reads one repository's settings: about fifteen requests, of which the overview takes two."""
 
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
@@ -50,20 +51,10 @@ class SettingsReader:
         Raises:
             ForgeError: the repository itself cannot be read, or GitHub does not answer.
         """
-        facts = self._api.facts()
-        account, is_person = self._who()
+        seen = self.overview()
         rulesets = self._rulesets()
-        return ForgeSettings(
-            name=str(facts["full_name"]),
-            page=self._page,
-            account=account,
-            is_person=is_person,
-            may_write=facts["permissions"]["push"] if facts.get("permissions") else None,
-            default_branch=str(facts["default_branch"]),
-            archived=bool(facts["archived"]),
-            has_issues=bool(facts["has_issues"]),
-            merge_commits=facts.get("allow_merge_commit"),
-            other_merges=bool(facts.get("allow_squash_merge") or facts.get("allow_rebase_merge")),
+        return replace(
+            seen,
             rules=self._branch_rules(branch, rulesets),
             protection=self._protection(branch),
             tag_rules=_tag_rules(f"refs/tags/{tag}", rulesets, self._rule),
@@ -79,6 +70,27 @@ class SettingsReader:
                 "/actions/permissions/fork-pr-contributor-approval", lambda data: str(data["approval_policy"])
             ),
             packages=tuple(self._packages(packages)),
+        )
+
+    def overview(self) -> ForgeSettings:
+        """The repository and the account alone.
+
+        Raises:
+            ForgeError: as `read`.
+        """
+        facts = self._api.facts()
+        account, is_person = self._who()
+        return ForgeSettings(
+            name=str(facts["full_name"]),
+            page=self._page,
+            account=account,
+            is_person=is_person,
+            may_write=facts["permissions"]["push"] if facts.get("permissions") else None,
+            default_branch=str(facts["default_branch"]),
+            archived=bool(facts["archived"]),
+            has_issues=bool(facts["has_issues"]),
+            merge_commits=facts.get("allow_merge_commit"),
+            other_merges=bool(facts.get("allow_squash_merge") or facts.get("allow_rebase_merge")),
         )
 
     def _who(self) -> tuple[Account | Unread, bool]:
@@ -124,8 +136,16 @@ class SettingsReader:
         number = int(data.get("ruleset_id") or (ruleset or {}).get("id") or 0)
         of_repository = ruleset is not None and ruleset.get("source_type", "Repository") == "Repository"
         page = f"{self._page}/rules/{number}" if of_repository else f"{self._page}/rules"
-        methods = tuple(parameters.get("allowed_merge_methods") or ("merge", "squash", "rebase"))
-        return Rule(str(data["type"]), source, page, _bypass(ruleset), methods)
+        return Rule(
+            str(data["type"]),
+            source,
+            page,
+            _bypass(ruleset),
+            methods=tuple(parameters.get("allowed_merge_methods") or ("merge", "squash", "rebase")),
+            statuses=tuple(str(one["context"]) for one in parameters.get("required_status_checks") or ()),
+            approvals=int(parameters.get("required_approving_review_count") or 0),
+            dismisses=bool(parameters.get("dismiss_stale_reviews_on_push")),
+        )
 
     def _protection(self, branch: str) -> tuple[Rule, ...] | Unread:
         """The rules of classic branch protection, which is beside rulesets."""
@@ -194,9 +214,18 @@ def _bypass(ruleset: Mapping[str, Any] | None) -> tuple[str, ...] | Unread:
 
 def _protection_rules(data: Mapping[str, Any], page: str) -> Iterator[Rule]:
     for key, kind in _BRANCH_RULES.items():
-        if data.get(key) is not None:
-            allowed = data[key] if key == "restrictions" else data[key].get("bypass_pull_request_allowances") or {}
-            yield Rule(kind, "branch protection", page, ("Integration",) if allowed.get("apps") else ())
+        found = data.get(key)
+        if found is not None:
+            allowed = found if key == "restrictions" else found.get("bypass_pull_request_allowances") or {}
+            yield Rule(
+                kind,
+                "branch protection",
+                page,
+                ("Integration",) if allowed.get("apps") else (),
+                statuses=tuple(map(str, found.get("contexts") or ())),
+                approvals=int(found.get("required_approving_review_count") or 0),
+                dismisses=bool(found.get("dismiss_stale_reviews")),
+            )
     for key, kind in _BRANCH_SWITCHES.items():
         if (data.get(key) or {}).get("enabled"):
             yield Rule(kind, "branch protection", page)

@@ -15,7 +15,14 @@ _ATTRIBUTES = ("text", "eol", "merge", "filter")
 
 
 class ThisMachine:
-    """Implements the Machine port. git is imported late: that it cannot be run is one of the answers."""
+    """Implements the Machine port. git is imported late: that it cannot be run is one of the answers.
+
+    Args:
+        author: name and address that fedops itself gives to commits; None: git's configuration has them.
+    """
+
+    def __init__(self, author: tuple[str, str] | None = None) -> None:
+        self._author = author
 
     def git_version(self) -> str:
         from fedops.adapters.git_process import GitProcess
@@ -47,6 +54,19 @@ class ThisMachine:
             except importlib.metadata.PackageNotFoundError:
                 continue
         return found
+
+    def identity(self, folder: Path) -> str | None:
+        """Whose name git puts on commits made in a folder, "Name <address>"; None: it knows nobody."""
+        from fedops.adapters.git_process import GitProcess
+
+        if self._author is not None:
+            return f"{self._author[0]} <{self._author[1]}>"
+        git = GitProcess(folder)
+        found = [git.run("var", name) for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")]
+        if any(output.code != 0 for output in found):
+            return None
+        # After the address come the time and its zone.
+        return found[1].out.decode("utf-8", "replace").rpartition(">")[0] + ">"
 
     def work_tree(self, root: Path, main: str) -> WorkTree:
         from fedops.adapters.git_process import GitProcess, failure

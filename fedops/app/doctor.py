@@ -9,27 +9,27 @@ from pathlib import Path
 
 from fedops.app.context import Context
 from fedops.app.snapshot import Snapshot, main_snapshot
+from fedops.core.artifacts import ARCHIVE
 from fedops.core.errors import FedopsError, StoreError
 from fedops.core.forge_settings import packages_of
 from fedops.core.health import (
     Check,
     cannot,
     check_attributes,
-    check_clock,
     check_distributions,
     check_git,
+    check_identity,
     check_ignored,
     check_key,
     check_no_key,
-    check_pin,
     check_python,
-    check_sense,
     check_site,
     check_ssh,
-    check_tags,
     check_work_tree,
 )
+from fedops.core.health_federation import check_ci_store, check_clock, check_own_store, check_pin, check_tags
 from fedops.core.health_forge import check_forge
+from fedops.core.health_policy import check_sense
 from fedops.core.ids import (
     AGGREGATION_PATH,
     FEDERATION_PATH,
@@ -48,6 +48,7 @@ from fedops.core.ids import (
 from fedops.core.strategies import make_strategy
 from fedops.ports import ForgeProbe, Machine, WriteProbe
 
+_UNASKED = "this store cannot be asked without writing"
 SOME_SITE = SiteId("site")  # whose files do not exist: attributes go by the path alone
 
 
@@ -82,13 +83,19 @@ def attempt(name: str, ask: Callable[[], Iterable[Check]]) -> tuple[Check, ...]:
         return (cannot(name, f"cannot be checked, {type(e).__name__}: {e}"),)
 
 
-def machine_checks(machine: Machine) -> tuple[Check, ...]:
-    """What can be asked anywhere."""
+def machine_checks(machine: Machine, folder: Path, site: SiteId | None = None) -> tuple[Check, ...]:
+    """What can be asked anywhere.
+
+    Args:
+        folder: where commands are given; git's configuration may be that of a clone.
+        site: whose clone that is, if any.
+    """
     return (
         *attempt("git", lambda: [check_git(machine.git_version())]),
         *attempt("ssh-keygen", lambda: [check_ssh(machine.ssh_version())]),
         *attempt("python", lambda: [check_python(machine.python_version())]),
         *attempt("distribution", lambda: [check_distributions(machine.distributions())]),
+        *attempt("identity", lambda: [check_identity(machine.identity(folder), site)]),
     )
 
 
@@ -108,6 +115,7 @@ def clone_checks(patient: Patient) -> tuple[Check, ...]:
         ("key", _key),
         ("store", _store),
         ("own store", _own_store),
+        ("stores of CI", _ci_stores),
         ("forge", _forge),
     )
     rest = (check for name, ask in asked for check in attempt(name, partial(ask, patient)))
@@ -139,10 +147,11 @@ def _policies(main: Snapshot) -> Iterator[Check]:
             read()
         except FedopsError as e:
             broken = True
-            yield Check(path, "broken", e.message, next=e.hint or "a lead corrects it on main")
+            yield Check(path, "broken", e.message, next=e.hint or f"a lead corrects {path} on main")
     if not broken:
         yield Check("policies", "ok", "all documents of main can be used")
-        yield from check_sense(main.sites, main.submission_policy, main.aggregation)
+        kind = main.federation.forge.kind
+        yield from check_sense(kind, main.sites, main.submission_policy, main.aggregation, main.version)
 
 
 def _work_tree(patient: Patient) -> Iterator[Check]:
@@ -205,14 +214,22 @@ def _own_store(patient: Patient) -> Iterator[Check]:
     if site is None:
         return
     store, where = patient.ctx.site_store(main.federation, main.sites, site), repository_of(site)
-    if not isinstance(store, WriteProbe):
-        yield Check("own store", "ok", f"{where}: this store cannot be asked without writing")
-        return
-    fault = store.write_fault(where)
-    if fault is None:
-        yield Check("own store", "ok", f"{where}: may be written")
+    if isinstance(store, WriteProbe):
+        yield check_own_store(where, store.write_fault(where))
     else:
-        yield Check("own store", "broken", fault, "the right to write", "its operator gives this account the right")
+        yield Check("own store", "ok", f"{where}: {_UNASKED}")
+
+
+def _ci_stores(patient: Patient) -> Iterator[Check]:
+    """Whether CI's part of the store could be written from here, in a clone that is no site's; nothing is written."""
+    if patient.site is not None:
+        return
+    store = patient.ctx.global_store(patient.main.federation)
+    for where in (repository_of(None), ARCHIVE):
+        if isinstance(store, WriteProbe):
+            yield check_ci_store(where, store.write_fault(where))
+        else:
+            yield Check(f"store: {where}", "ok", _UNASKED)
 
 
 def _forge(patient: Patient) -> Iterator[Check]:
@@ -221,6 +238,7 @@ def _forge(patient: Patient) -> Iterator[Check]:
     if not isinstance(forge, ForgeProbe):
         return
     branch, packages = main.federation.branch, packages_of(main.federation.store.url)
-    seen = forge.settings(branch, GlobalVersion(main.version.version).tag, packages)
+    for_lead = patient.site is None
+    seen = forge.settings(branch, GlobalVersion(main.version.version).tag, packages, for_lead=for_lead)
     reviewed = main.aggregation.publish.mode == "review"
     yield from check_forge(seen, branch, main.sites, patient.site, jobs_open_pulls=reviewed)

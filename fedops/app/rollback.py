@@ -61,13 +61,13 @@ def rollback(
     Args:
         number: of the version to go back to.
         reason: one line, for the pull request and the commits.
-        key: of the lead, who signs the proposal; None: unsigned.
+        key: of the lead, who signs the proposal; None: unsigned, which only an account on GitHub makes good.
 
     Returns:
         What was done; or the finding that says why this account may not.
 
     Raises:
-        ConfigError: there is no such earlier version, or the current one is not verified yet.
+        ConfigError: there is no such earlier version, the current one is not verified yet, or nobody signs on forge git.
         StoreError: its bytes are gone.
     """
     main = refreshed(ctx)
@@ -77,6 +77,12 @@ def rollback(
     found = _open(ctx, main, number)
     if found is not None:
         return RolledBack("open", found.record, found.pull.number, found.approval.missing)
+    if key is None and main.federation.forge.kind == "git":
+        short = GlobalVersion(number).short
+        raise ConfigError(
+            f"rollback to {short}: no key signs it, and on forge git the signature is the account -> a lead's key",
+            hint=f"fedops rollback {short} --key FILE, the private key; export FEDOPS_KEY=FILE names it for all commands",
+        )
     ctx.global_store(main.federation).manifest(repository_of(None), Digest(source.model.manifest))
     at = ctx.clock.now().replace(microsecond=0)
     record = _record(ctx, main, source, at)

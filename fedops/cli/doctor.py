@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from fedops.cli.console import NO, Format, document, emit, format_option
+from fedops.core.errors import FedopsError
 from fedops.core.health import Check
+from fedops.core.ids import SiteId
 from fedops.ports import Machine
 
 
@@ -21,15 +24,27 @@ def doctor_command(fmt: Format) -> None:
     """
     from fedops.adapters.machine import ThisMachine
     from fedops.app.doctor import attempt, machine_checks
+    from fedops.cli.author import author_here
     from fedops.render.health import health_text
 
-    machine = ThisMachine()
-    checks = (*machine_checks(machine), *attempt("clone", lambda: _clone(machine)))
+    machine = ThisMachine(author_here())
+    checks = (*machine_checks(machine, Path(), _site_here()), *attempt("clone", lambda: _clone(machine)))
     broken = any(c.state == "broken" for c in checks)
     result = document("doctor", ok=not broken, changed=False, checks=[dataclasses.asdict(c) for c in checks])
     emit(fmt, result, health_text(checks))
     if broken:
         raise click.exceptions.Exit(NO)
+
+
+def _site_here() -> SiteId | None:
+    """Whose clone the current folder is in; None also where that cannot be said, which the clone's own line tells."""
+    from fedops.cli.params import own_site
+    from fedops.cli.wire import federation_root
+
+    try:
+        return own_site(federation_root(Path.cwd()))
+    except (FedopsError, OSError):
+        return None
 
 
 def _clone(machine: Machine) -> Iterator[Check]:

@@ -14,33 +14,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedops import __version__
+from fedops.cli import init_options as options
 from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
 from fedops.cli.wheel import parse_wheel, wheel_hash_option, wheel_url_option
 from fedops.core.errors import ConfigError
 from fedops.core.findings import errors
-from fedops.core.github_hosts import host_of
-from fedops.core.ids import FEDERATION_PATH, GlobalVersion
+from fedops.core.ids import FEDERATION_PATH, VERSION_PATH, GlobalVersion
 
 if TYPE_CHECKING:
-    from fedops.app.first_model import Generated
     from fedops.app.founding import Ground, Wanted
     from fedops.app.init import Founded
-    from fedops.core.facts import Json
-    from fedops.core.settings import Forge, Lead
+    from fedops.core.settings import Forge
     from fedops.ports import Store
 
 PATH = click.Path(path_type=Path)
-DEFAULT_STORE = "ocidir:store"
-_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z")
 
 
 @click.command("init")
 @click.option("--origin", type=PATH, help="Make a bare repository there, and this folder a clone of it.")
 @click.option("--name", help="Name of the federation. Default: this folder's name.")
 @click.option("--forge", default="git", show_default=True, help="git, or github:OWNER/NAME[@API-URL].")
-@click.option("--store", help=f"ocidir:PATH or oci://HOST/NAMESPACE. Default on forge git: {DEFAULT_STORE}, in origin.")
+@click.option(
+    "--store", help=f"ocidir:PATH or oci://HOST/NAMESPACE. Default on forge git: {options.DEFAULT_STORE}, in origin."
+)
 @click.option("--lead", metavar="LOGIN:ID", help="Forge account of a lead; on forge git any number.")
 @click.option("--lead-key", multiple=True, metavar="FILE.pub", help="SSH public key of the lead; repeatable.")
 @click.option("--model", type=PATH, help="First model: a .safetensors or .npz file.")
@@ -80,16 +76,21 @@ def init_command(
     """
     folder = Path.cwd()
     if example:
-        _demand_alone(name, store, lead, model, generator, wheel_hash, wheel_url)
-        wanted = _example()
+        options.demand_alone(name, store, lead, model, generator, wheel_hash, wheel_url)
+        wanted = options.example()
     else:
-        choice = _first_model(model, generator, seed, tensor)
-        wanted = _wanted(folder, name, forge, store, _lead(lead, lead_key), choice, quorum, hyperparameter)
+        choice = options.first_model(model, generator, seed, tensor)
+        wanted = options.wanted(
+            folder, name, forge, store, options.lead(lead, lead_key), choice, quorum, hyperparameter
+        )
         wanted = replace(wanted, scaffold=replace(wanted.scaffold, wheel=parse_wheel(wheel_hash, wheel_url)))
     from fedops.app.init import init
+    from fedops.cli.author import demand_author
     from fedops.cli.wire import signing_key
     from fedops.cli.work_tree import update_work_tree
 
+    if not (folder / VERSION_PATH).is_file():  # else there is nothing to commit
+        demand_author(folder)
     with _ground(folder, origin, wanted.scaffold.forge, example=example, dry_run=dry_run) as ground:
         founded = init(ground, replace(wanted, key=signing_key(folder)), dry_run=dry_run)
         moved = None if dry_run or founded.record is None else update_work_tree(ground.repository)
@@ -135,115 +136,6 @@ def _text(founded: Founded, name: str, *, dry_run: bool) -> str:
     if founded.changed:
         return f"{name} is at {version.short}: {'would put' if dry_run else 'put'} the bytes of v0 back into the store"
     return f"{name} is at {version.short}: nothing to do"
-
-
-# ---------------------------------------------------------------- from options to values
-
-
-def _demand_alone(*given: object) -> None:
-    if any(value is not None for value in given):
-        raise ConfigError("--example: its name, store, lead and model are fixed", hint="leave the other options out")
-
-
-def _example() -> Wanted:
-    from fedops.app.example import example
-
-    return example()
-
-
-def _first_model(
-    model: Path | None, generator: str | None, seed: int, tensors: Sequence[str]
-) -> Path | Generated | None:
-    from fedops.app.first_model import Generated
-    from fedops.core.generate import parse_tensor
-
-    if model is not None and generator is not None:
-        raise ConfigError("the first model: got --model and --generator -> one of them")
-    if generator is None:
-        if tensors:
-            raise ConfigError("--tensor: belongs to --generator")
-        return model
-    parsed = [parse_tensor(text) for text in tensors]
-    names = [name for name, _ in parsed]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"--tensor: a name is given twice among {', '.join(names)}")
-    return Generated(generator, seed, dict(parsed))
-
-
-def _wanted(
-    folder: Path,
-    name: str | None,
-    forge: str,
-    store: str | None,
-    lead: Lead | None,
-    choice: Path | Generated | None,
-    quorum: int,
-    hyperparameters: Sequence[str],
-) -> Wanted:
-    from fedops.app.founding import Wanted
-    from fedops.app.scaffold import Scaffold, checked_store
-
-    parsed = _forge(forge)
-    if store is None and parsed.kind == "github":
-        raise ConfigError("--store: needed on forge github -> oci://HOST/NAMESPACE")
-    scaffold = Scaffold(
-        name=_name(folder, name),
-        store=checked_store(store or DEFAULT_STORE),
-        fedops=__version__,
-        forge=parsed,
-        leads=(lead,) if lead is not None else (),
-        quorum=quorum,
-        # On GitHub sites hand in from forks, whose author the forge vouches for.
-        require_signed=parsed.kind == "git",
-        hyperparameters=_hyperparameters(hyperparameters),
-    )
-    return Wanted(scaffold, choice)
-
-
-def _name(folder: Path, name: str | None) -> str:
-    chosen = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") if name is None else name
-    if not re.match(r"[a-z0-9-]{1,63}\Z", chosen):
-        raise ConfigError(f"--name {chosen!r}: not a name -> 1 to 63 lower-case letters, digits and dashes")
-    return chosen
-
-
-def _forge(text: str) -> Forge:
-    from fedops.core.settings import Forge
-
-    if text == "git":
-        return Forge()
-    kind, _, rest = text.partition(":")
-    repository, at, api_url = rest.partition("@")
-    if kind != "github" or not _REPOSITORY.match(repository):
-        raise ConfigError(f"--forge {text!r}: -> git, or github:OWNER/NAME")
-    return Forge(kind="github", repository=repository, api_url=host_of(api_url).api if at else None)
-
-
-def _lead(text: str | None, keys: Sequence[str]) -> Lead | None:
-    from fedops.cli.public_keys import read_public_key
-    from fedops.core.settings import Lead
-
-    if text is None:
-        if keys:
-            raise ConfigError("--lead-key: whose key? -> --lead LOGIN:ID")
-        return None
-    login, _, number = text.rpartition(":")
-    if not _LOGIN.match(login) or not (number.isascii() and number.isdigit()):
-        raise ConfigError(f"--lead {text!r}: -> LOGIN:ID, such as lena:1")
-    return Lead(login=login, id=int(number), keys=tuple(read_public_key(key) for key in keys))
-
-
-def _hyperparameters(texts: Sequence[str]) -> dict[str, Json]:
-    """NAME=VALUE with values as YAML reads them: numbers, true, false, text."""
-    from fedops.core.yaml_reader import parse_yaml
-
-    out: dict[str, Json] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value) or name in out:
-            raise ConfigError(f"--hyperparameter {text!r}: -> NAME=VALUE, each name once, such as lr=0.1")
-        out[name] = parse_yaml(f"value: {value}\n".encode(), f"--hyperparameter {name}")[0]["value"]
-    return out
 
 
 # ---------------------------------------------------------------- from values to the outside

@@ -10,6 +10,7 @@ from typing import Literal
 from fedops.core.facts import Account
 from fedops.core.registry_address import SCHEME, parse_registry_url
 
+VERDICT = "fedops/verdict"  # context of the commit status that says what CI found
 PACKAGE_HOST = "ghcr.io"  # whose packages have rights of their own, beside those of the repository
 
 
@@ -24,6 +25,9 @@ class Unread:
     reason: str
 
 
+NOT_ASKED = Unread("not asked for")
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule that applies to a branch or a tag.
@@ -34,6 +38,9 @@ class Rule:
         page: where a person changes it.
         bypass: kinds of actors that may bypass it at any time, such as "DeployKey".
         methods: of merging that it lets through.
+        statuses: contexts that must be green before a merge.
+        approvals: how many a merge needs.
+        dismisses: a push to a pull request takes its approvals away.
     """
 
     kind: str
@@ -41,6 +48,9 @@ class Rule:
     page: str
     bypass: tuple[str, ...] | Unread = ()
     methods: tuple[str, ...] = ("merge", "squash", "rebase")
+    statuses: tuple[str, ...] = ()
+    approvals: int = 0
+    dismisses: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,9 @@ class Package:
 
 @dataclass(frozen=True)
 class ForgeSettings:
-    """Attributes:
+    """What `rules` and all after it say is a lead's to change, and not read for others.
+
+    Attributes:
     name: "owner/name".
     page: web address of the repository's settings.
     account: behind the token.
@@ -104,14 +116,14 @@ class ForgeSettings:
     has_issues: bool
     merge_commits: bool | None
     other_merges: bool
-    rules: tuple[Rule, ...] | Unread
-    protection: tuple[Rule, ...] | Unread
-    tag_rules: tuple[Rule, ...] | Unread
-    writers: tuple[Account, ...] | Unread
-    workflows: Workflows | Unread
-    job_rights: JobRights | Unread
-    first_runs: str | Unread
-    packages: tuple[tuple[str, str, Package | Unread], ...]
+    rules: tuple[Rule, ...] | Unread = NOT_ASKED
+    protection: tuple[Rule, ...] | Unread = NOT_ASKED
+    tag_rules: tuple[Rule, ...] | Unread = NOT_ASKED
+    writers: tuple[Account, ...] | Unread = NOT_ASKED
+    workflows: Workflows | Unread = NOT_ASKED
+    job_rights: JobRights | Unread = NOT_ASKED
+    first_runs: str | Unread = NOT_ASKED
+    packages: tuple[tuple[str, str, Package | Unread], ...] = ()
 
 
 def packages_of(store: str) -> tuple[tuple[str, str], ...]:

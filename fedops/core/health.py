@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedops.core.facts import VersionTag
-from fedops.core.ids import GlobalVersion, SiteId
-from fedops.core.settings import Aggregation, Sites, SubmissionPolicy
+from fedops.core.ids import SiteId
+from fedops.core.settings import Sites
 from fedops.core.ssh_keys import key_body
 
 State = Literal["ok", "warning", "broken"]
@@ -18,7 +16,8 @@ State = Literal["ok", "warning", "broken"]
 OLDEST_GIT = (2, 34)  # the first that signs and verifies by SSH keys as fedops needs it
 OLDEST_SSH = (8, 2)  # the first whose ssh-keygen signs for git
 OLDEST_PYTHON = (3, 11)
-CLOCK_MINUTES = 15
+NOBODY = "git does not know who writes the commits of this machine"
+NAME_YOURSELF = 'git config --global user.name "NAME"; git config --global user.email ADDRESS'
 DISTRIBUTION, OTHER_DISTRIBUTION = "fedops-git", "fedops"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
@@ -31,7 +30,7 @@ class Check:
         name: of what was looked at.
         got: what is.
         expected: what should be; empty where `got` says it all.
-        next: the next command or file; empty if there is nothing to do.
+        next: the next command, or the file and field to change; never empty unless all is ok.
     """
 
     name: str
@@ -41,9 +40,24 @@ class Check:
     next: str = ""
 
 
+_STORE = "federation.yaml: store.url: is it there, and can it be reached from here?"
+# What to do where a question could not be asked and the fault itself has no advice.
+_STEPS = {
+    "origin": "git fetch origin, which says more",
+    "main": "git fetch origin; a lead who founds the federation: fedops init",
+    "work tree": "git status, which says more",
+    "git settings": "git status, which says more",
+    "key": "fedops join SITE --key FILE",
+    "store": _STORE,
+    "stores of CI": _STORE,
+    "own store": "policies/sites.yaml: store of this site, else federation.yaml: store.url: is it there?",
+    "forge": "federation.yaml: forge: is it the right one, and can it be reached from here?",
+}
+
+
 def cannot(name: str, reason: str, hint: str = "") -> Check:
-    """A check that could not run."""
-    return Check(name, "broken", reason, next=hint)
+    """A check that could not run; there is always a step to take."""
+    return Check(name, "broken", reason, next=hint or _STEPS.get(name, "mend what it says, then again: fedops doctor"))
 
 
 # ---------------------------------------------------------------- the machine
@@ -95,65 +109,17 @@ def check_distributions(installed: Mapping[str, str]) -> Check:
     return Check(name, "ok", f"{DISTRIBUTION} {installed[DISTRIBUTION]}")
 
 
-def check_pin(pinned: str, installed: str) -> Check:
-    """Compare the version of fedops that federation.yaml names with the installed one."""
-    if pinned == installed:
-        return Check("fedops", "ok", installed)
-    return Check("fedops", "warning", installed, f"{pinned}, as CI runs", f"pip install {DISTRIBUTION}=={pinned}")
-
-
-# ---------------------------------------------------------------- the federation
-
-
-def check_sense(sites: Sites, submission: SubmissionPolicy, aggregation: Aggregation) -> Iterator[Check]:
-    """What parses and still cannot be meant; nothing if all makes sense."""
-    active, quorum = len(sites.active()), aggregation.trigger.quorum
-    enough = aggregation.trigger.quorum_after_wait if aggregation.trigger.max_wait_hours is not None else quorum
-    if active < min(quorum, enough):
-        yield Check(
-            "quorum",
-            "warning",
-            f"{active} active sites: no version can come",
-            f"trigger.quorum at most {active}, or more sites",
-            "a lead: fedops site add, or policies/aggregation.yaml",
-        )
-    if not sites.leads:
-        yield Check("leads", "warning", "none", "who approves and changes policies", "policies/sites.yaml: leads")
-    unsigned = [s for s in sites.active() if not sites.sites[s].keys] if submission.require_signed else []
-    if unsigned:
-        yield Check(
-            "keys of sites",
-            "warning",
-            f"none of {', '.join(unsigned[:5])}{', …' if unsigned[5:] else ''}, whose updates will be rejected",
-            "require_signed: one key each",
-            "the site: fedops join; then a lead: fedops site add SITE --key …",
-        )
-
-
-def check_tags(tags: Sequence[VersionTag], current: int) -> Check:
-    """The record says what is current; a higher tag says that somebody else thinks so, and stops aggregation."""
-    name, numbers = "tags", [t.version for t in tags]
-    if numbers and max(numbers) > current:
-        tag = GlobalVersion(max(numbers)).tag
-        expected = f"none above v{current}, the version of global/version.json"
-        return Check(name, "broken", tag, expected, "a lead looks at it: fedops verify, git log " + tag)
-    if current not in numbers:
-        return Check(name, "warning", f"no {GlobalVersion(current).tag}", "one for v" + str(current), "fedops verify")
-    return Check(name, "ok", f"up to {GlobalVersion(current).tag}")
-
-
-def check_clock(tip: dt.datetime, now: dt.datetime) -> Check:
-    """Compare this machine's clock with the date of main's newest commit, which cannot lie ahead.
+def check_identity(who: str | None, site: SiteId | None) -> Check:
+    """Whether git can name who commits.
 
     Args:
-        tip: committer date of the tip of main, aware.
-        now: this machine's time, aware.
+        who: as git writes it, "Name <address>"; None: it does not know.
+        site: whose clone this is; who only reads needs no name.
     """
-    minutes = int((tip - now).total_seconds() // 60)
-    if (tip - now) > dt.timedelta(minutes=CLOCK_MINUTES):
-        got = f"the newest commit of main is dated {minutes} minutes in the future"
-        return Check("clock", "warning", got, f"at most {CLOCK_MINUTES}", "set this machine's clock, or tell the lead")
-    return Check("clock", "ok", f"{now.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC")
+    if who is not None:
+        return Check("identity", "ok", who)
+    state: State = "warning" if site is None else "broken"
+    return Check("identity", state, NOBODY, "a name and an address, for leads and sites commit", NAME_YOURSELF)
 
 
 # ---------------------------------------------------------------- the clone

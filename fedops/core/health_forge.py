@@ -1,8 +1,8 @@
 """What `fedops doctor` judges of a repository's settings on GitHub, against levels 1 and 2 of the set-up guide; pure.
 
 Level 1: sites hand in from forks, only leads may write, main and the versions' tags cannot be rewritten, and no rule
-keeps the job's token from pushing. Level 2: a pull request and checks are required, and whoever pushes versions may
-bypass that. What the token may not read is said to be unchecked, and where a person sees it.
+keeps the job's token from pushing. Level 2: a pull request, approvals of its newest commit and CI's verdict are
+required, and whoever pushes versions may bypass that. What the token may not read is said to be unchecked, and where a person sees it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fedops.core.facts import Account
 from fedops.core.forge_settings import ForgeSettings, Unread
 from fedops.core.health import Check
-from fedops.core.health_rules import check_main, check_version_tags, unread
+from fedops.core.health_rules import check_level_2, check_main, check_version_tags, unread
 from fedops.core.ids import SiteId
 from fedops.core.settings import Sites
 
@@ -33,6 +33,7 @@ def check_forge(
         return
     yield check_merges(seen)
     yield from check_main(seen, branch)
+    yield from check_level_2(seen)
     yield from check_version_tags(seen)
     yield check_writers(seen, sites)
     yield from check_workflows(seen, jobs_open_pulls=jobs_open_pulls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedops.core.forge_settings import ForgeSettings, Rule, Unread
+from fedops.core.forge_settings import VERDICT, ForgeSettings, Rule, Unread
 from fedops.core.health import Check, State
 
 # GitHub's word for a rule -> the words of its switch. The first stop a push of main by who may not bypass them, the
@@ -33,6 +33,28 @@ BY_CONTENT = {
     "max_file_size": "Restrict file size",
 }
 PUSHERS = ("DeployKey", "Integration")  # that a job can push as; its own token is never among them
+_LEVEL_2 = ("pull_request", "required_status_checks")
+# What level 2 demands -> the rule that it stands in, the switch there, what is the case without it, what should be.
+_DEMANDS = {
+    "status": (
+        "required_status_checks",
+        VERDICT,
+        f"{VERDICT} is not required: what CI rejects can be merged by hand",
+        "required",
+    ),
+    "approvals": (
+        "pull_request",
+        "Required approvals: 1",
+        "none is required: whoever may write can merge unseen",
+        "at least 1",
+    ),
+    "stale approvals": (
+        "pull_request",
+        "Dismiss stale pull request approvals when new commits are pushed",
+        "those of an older commit still count",
+        "dismissed by a push",
+    ),
+}
 _WORST: Sequence[State] = ("broken", "warning", "ok")
 _TAGS = "tags global@*"
 
@@ -92,6 +114,31 @@ def _no_push(name: str, rule: Rule) -> Check:
     who = ", ".join(kind for kind in PUSHERS if kind in rule.bypass)
     then = "the publish job of reconcile.yml must push as the one that may"
     return Check(name, "warning", f"{got}; {who} may bypass it", "level 2: versions are pushed by that one", then)
+
+
+def check_level_2(seen: ForgeSettings) -> Iterator[Check]:
+    """What level 2 demands of a pull request, each a line; nothing where no rule on main says that it is wanted."""
+    parts = (seen.rules, seen.protection)
+    rules = [rule for part in parts if not isinstance(part, Unread) for rule in part if rule.kind in _LEVEL_2]
+    if not rules:
+        return
+    approvals = max(rule.approvals for rule in rules)
+    # What one rule does not demand another may: GitHub adds them up.
+    stands = {
+        "status": f"{VERDICT} is required" if any(VERDICT in rule.statuses for rule in rules) else "",
+        "approvals": f"{approvals} required" if approvals else "",
+        "stale approvals": "dismissed by a push" if any(rule.dismisses for rule in rules) else "",
+    }
+    hidden = next((part for part in parts if isinstance(part, Unread)), None)
+    for what, (kind, switch, got, expected) in _DEMANDS.items():
+        page = next((rule for rule in rules if rule.kind == kind), rules[0]).page
+        name, step = f"level 2: {what}", f"{NO_PUSH[kind]}, {switch}: {page}"
+        if stands[what]:
+            yield Check(name, "ok", stands[what])
+        elif hidden is not None:
+            yield unread(name, hidden, step)
+        else:
+            yield Check(name, "warning", got, expected, step)
 
 
 def _kept(name: str, is_kept: bool, command: str) -> Check:

@@ -98,13 +98,16 @@ class Forge(Protocol):
 class ForgeProbe(Protocol):
     """A forge whose repositories have settings that can keep the loop from working."""
 
-    def settings(self, branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
+    def settings(
+        self, branch: str, tag: str, packages: Sequence[tuple[str, str]], *, for_lead: bool = True
+    ) -> ForgeSettings:
         """Read them; what the token may not read is in them as Unread.
 
         Args:
             branch: short name of the main branch.
             tag: name of a version's tag, there or not, whose rules are wanted.
             packages: (owner, name) of packages in the forge's own registry.
+            for_lead: False: only what every site must know, so that little is asked.
         """
         ...
 

@@ -86,6 +86,10 @@ class Machine(Protocol):
         """Installed distributions that could be taken for fedops -> version."""
         ...
 
+    def identity(self, folder: Path) -> str | None:
+        """Whose name git puts on commits made in a folder, "Name <address>"; None: it knows nobody."""
+        ...
+
     def work_tree(self, root: Path, main: str) -> WorkTree: ...
 
     def attributes(self, root: Path, paths: Sequence[str]) -> Sequence[Attributes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from tests.github_face.world import FaceWorld, github_world, token_of
 from tests.sshkeys import SshKey
 
 LOGIN = ACCOUNTS["lena"].login
-PR = {
+PR: dict[str, Any] = {
     "type": "pull_request",
     "parameters": {
         "allowed_merge_methods": ["squash"],
@@ -48,7 +49,12 @@ def settings(world: FaceWorld) -> Settings:
 
 
 def read(
-    world: FaceWorld, who: str = "lena", *, token: str | None = "", packages: tuple[tuple[str, str], ...] = ()
+    world: FaceWorld,
+    who: str = "lena",
+    *,
+    token: str | None = "",
+    packages: tuple[tuple[str, str], ...] = (),
+    for_lead: bool = True,
 ) -> ForgeSettings:
     forge = GitHubForge(
         cast("Clone", world.repository("lena")),
@@ -60,7 +66,7 @@ def read(
     )
     try:
         assert isinstance(forge, ForgeProbe)
-        return forge.settings("main", "global@v1.0.0", packages)
+        return forge.settings("main", "global@v1.0.0", packages, for_lead=for_lead)
     finally:
         forge.close()
 
@@ -95,6 +101,25 @@ def test_nothing_is_written_and_little_is_asked(world: FaceWorld, settings: Sett
     assert len(asked) <= 18
 
 
+def test_of_a_site_s_clone_github_is_asked_two_questions(world: FaceWorld, settings: Settings) -> None:
+    count = len(world.hub.requests)
+    seen = read(world, "alice", packages=PACKAGES, for_lead=False)
+    asked = [path.removeprefix("/api/v3") for _, path, _ in world.hub.requests[count:]]
+    assert asked == [f"/repos/{OWNER}/{NAME}", "/user"]
+    assert (seen.account, seen.may_write, seen.default_branch) == (ACCOUNTS["alice"], False, "main")
+    unread = (
+        seen.rules,
+        seen.protection,
+        seen.tag_rules,
+        seen.writers,
+        seen.workflows,
+        seen.job_rights,
+        seen.first_runs,
+    )
+    assert {reason(what) for what in unread} == {"not asked for"}
+    assert seen.packages == ()
+
+
 def test_a_reader_is_told_what_it_may_not_read(world: FaceWorld, settings: Settings) -> None:
     settings.protection = {}
     seen = read(world, "alice", packages=PACKAGES)
@@ -109,7 +134,7 @@ def test_a_reader_is_told_what_it_may_not_read(world: FaceWorld, settings: Setti
 
 
 def test_a_job_is_no_person_and_nobody_is_nobody(world: FaceWorld, settings: Settings) -> None:
-    world.hub.add_job("job")
+    world.hub.add_job("job", {})
     job = read(world, token="job")
     assert (job.account, job.is_person, job.may_write) == (Account("github-actions[bot]", 41898282), False, None)
     nobody = read(world, token=None)
@@ -168,6 +193,50 @@ def test_a_rule_is_told_with_its_ruleset_who_may_bypass_and_how_it_lets_merge(
 def _rules(seen: ForgeSettings) -> Any:
     assert not isinstance(seen.rules, Unread)
     return seen.rules
+
+
+GREEN = {
+    "type": "required_status_checks",
+    "parameters": {
+        "strict_required_status_checks_policy": False,
+        "required_status_checks": [{"context": "build"}, {"context": "fedops/verdict", "integration_id": 15368}],
+    },
+}
+
+
+def test_what_rules_demand_of_a_pull_request_is_read_without_another_request(
+    world: FaceWorld, settings: Settings
+) -> None:
+    count = len(world.hub.requests)
+    read(world)
+    plain = len(world.hub.requests) - count
+    strict = copy.deepcopy(PR)
+    strict["parameters"]["dismiss_stale_reviews_on_push"] = True
+    settings.rulesets[0] = main_ruleset(strict, GREEN)
+    seen = read(world)
+    assert len(world.hub.requests) - count == 2 * plain
+    by_kind = {rule.kind: rule for rule in _rules(seen)}
+    assert (by_kind["pull_request"].approvals, by_kind["pull_request"].dismisses) == (1, True)
+    assert by_kind["required_status_checks"].statuses == ("build", "fedops/verdict")
+    free = by_kind["deletion"]
+    assert (free.statuses, free.approvals, free.dismisses) == ((), 0, False)
+    settings.rulesets[0] = main_ruleset(PR)
+    assert [r.dismisses for r in _rules(read(world)) if r.kind == "pull_request"] == [False]
+
+
+def test_the_same_demands_in_classic_branch_protection(world: FaceWorld, settings: Settings) -> None:
+    settings.rulesets.clear()
+    checks = [{"context": "fedops/verdict", "app_id": None}]
+    settings.protection = {
+        "required_pull_request_reviews": REVIEWS | {"required_approving_review_count": 2},
+        "required_status_checks": {"url": "https://x.invalid", "strict": True, "enforcement_level": "everyone"}
+        | {"contexts": ["fedops/verdict"], "contexts_url": "https://x.invalid", "checks": checks},
+    }
+    seen = read(world)
+    assert not isinstance(seen.protection, Unread)
+    by_kind = {rule.kind: rule for rule in seen.protection}
+    assert (by_kind["pull_request"].approvals, by_kind["pull_request"].dismisses) == (2, True)
+    assert by_kind["required_status_checks"].statuses == ("fedops/verdict",)
 
 
 def test_rulesets_that_are_off_or_for_other_refs_count_for_nothing(world: FaceWorld, settings: Settings) -> None:

@@ -78,6 +78,20 @@ def test_only_distributions_that_could_be_taken_for_fedops_are_named(monkeypatch
     assert MACHINE.distributions() == {"fedops": "9.9", "fedops-git": "0.1.0"}
 
 
+def test_who_commits_is_told_by_git_as_it_would_write_it(clone: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = GitProcess(clone.path)
+    assert MACHINE.identity(clone.path) == "Test <test@example.invalid>", "of the environment"
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name)
+    git.check("config", "user.useConfigOnly", "true")  # git guesses nothing from the machine's name
+    assert MACHINE.identity(clone.path) is None
+    git.check("config", "user.name", "Ann > Bo")
+    assert MACHINE.identity(clone.path) is None, "a name without an address"
+    git.check("config", "user.email", "ann@a.example")
+    assert MACHINE.identity(clone.path) == "Ann  Bo <ann@a.example>"
+    assert ThisMachine(("job", "j@x")).identity(clone.path) == "job <j@x>"
+
+
 def test_a_work_tree_is_told_as_it_is(clone: GitRepository, tmp_path: Path) -> None:
     root, git = clone.path, GitProcess(clone.path)
     assert MACHINE.work_tree(root, "main") == WorkTree("main", 0, 0, 0, ignored=True)

@@ -13,9 +13,11 @@ from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, S
 from fedops.core.facts import RefUpdate
 from fedops.core.forge_settings import ForgeSettings
 from fedops.core.health import Attributes, Check, KeyFacts, WorkTree
-from fedops.core.ids import Digest, SiteId
+from fedops.core.ids import Digest, RepoPath, SiteId
 from fedops.core.records import Source
 from tests.core.forge_samples import WELL
+from tests.doctor_report import bad as not_well
+from tests.doctor_report import by_name, whole
 from tests.fakes_store import FakeStore
 from tests.site_world import World, first, git_world, memory_world
 
@@ -29,6 +31,7 @@ class FakeMachine:
 
     public: str = "ssh-ed25519 AAAA x"
     tree: WorkTree = CLEAN
+    who: str | None = "Ann <ann@a.example>"
     merge: str = "unspecified"
     autocrlf: str | None = None
     error: Exception | None = None
@@ -52,6 +55,10 @@ class FakeMachine:
     def distributions(self) -> Mapping[str, str]:
         self._check()
         return {"fedops-git": "0.1.0"}
+
+    def identity(self, folder: Path) -> str | None:
+        self._check()
+        return self.who
 
     def work_tree(self, root: Path, main: str) -> WorkTree:
         self._check()
@@ -83,16 +90,15 @@ def look(
     world: World, seen: FakeMachine | None = None, *, site: SiteId | None = A, key: bool = True
 ) -> dict[str, Check]:
     patient = Patient(world.ctx(A), seen or machine(world), world.root(A), site, world.key(A) if key else None)
-    checks = clone_checks(patient)
-    assert len({c.name for c in checks}) == len(checks)
-    return {c.name: c for c in checks}
+    return by_name(clone_checks(patient))
 
 
 def bad(checks: Mapping[str, Check]) -> dict[str, str]:
     """What is not well, and how."""
-    return {name: c.state for name, c in checks.items() if c.state != "ok"}
+    return not_well(checks.values())
 
 
+MACHINE_NAMES = ["git", "ssh-keygen", "python", "distribution", "identity"]
 NAMES = [
     "origin",
     "main",
@@ -113,7 +119,8 @@ NAMES = [
 def test_where_all_is_well_every_question_is_answered_so(world: World) -> None:
     checks = look(world)
     assert (bad(checks), list(checks)) == ({}, NAMES)
-    assert [c.state for c in machine_checks(machine(world))] == ["ok"] * 4
+    of_machine = by_name(machine_checks(machine(world), world.root(A), A))
+    assert (bad(of_machine), list(of_machine)) == ({}, MACHINE_NAMES)
 
 
 def test_on_real_git_and_a_folder_as_store_too(tmp_path: Path) -> None:
@@ -127,12 +134,23 @@ def test_on_real_git_and_a_folder_as_store_too(tmp_path: Path) -> None:
 def test_nobodys_clone_without_a_key_is_well_too(world: World) -> None:
     checks = look(world, site=None, key=False)
     assert (bad(checks), "own store" in checks) == ({}, False)
+    assert [checks[f"store: {name}"].got for name in ("global", "archive")] == [
+        "this store cannot be asked without writing"
+    ] * 2
+
+
+@pytest.mark.parametrize(("site", "state"), [(A, "broken"), (None, "warning")])
+def test_a_git_that_knows_nobody_stops_a_site_and_is_worth_a_word_to_others(
+    site: SiteId | None, state: str, world: World
+) -> None:
+    checks = by_name(machine_checks(machine(world, who=None), world.root(A), site))
+    assert bad(checks) == {"identity": state}
 
 
 @pytest.mark.parametrize("error", [GitError("git: gone"), ConfigError("x", hint="do"), OSError("disk"), KeyError("k")])
 def test_nothing_is_raised_whatever_the_machine_does(error: Exception, world: World) -> None:
     seen = machine(world, error=error)
-    assert [c.state for c in machine_checks(seen)] == ["broken"] * 4
+    assert bad(by_name(machine_checks(seen, world.root(A)))) == dict.fromkeys(MACHINE_NAMES, "broken")
     checks = look(world, seen)
     assert set(bad(checks)) == {"work tree", "git settings", "key"}
     expected = error.message if isinstance(error, FedopsError) else type(error).__name__
@@ -190,6 +208,23 @@ def test_several_documents_that_cannot_be_used_are_all_named(world: World) -> No
 def test_what_parses_and_makes_no_sense_is_a_warning(world: World) -> None:
     world.change({"policies/aggregation.yaml": b"schema: fedops.aggregation/v1\ntrigger: {quorum: 3}\n"})
     assert bad(look(world)) == {"quorum": "warning"}
+    text = b"schema: fedops.aggregation/v1\ntrigger: {quorum: 2}\npublish: {approvals: 2}\nstop: {max_version: 1}\n"
+    world.change({"policies/aggregation.yaml": text})
+    assert bad(look(world)) == {"approvals: rollback": "warning"}, "v1 may still come"
+    world.publish(first(1))
+    assert bad(look(world)) == {"approvals: rollback": "warning", "end": "warning"}
+
+
+def test_what_can_never_come_is_broken_by_forge_and_keys(world: World) -> None:
+    """On the git forge lena has a key; on GitHub her account would do, but not for her own rollback."""
+    review = b"schema: fedops.aggregation/v1\ntrigger: {quorum: 2}\npublish: {mode: review, approvals: 2}\n"
+    world.change({"policies/aggregation.yaml": review})
+    assert bad(look(world)) == {"approvals: publish": "broken"}
+    plain = b"schema: fedops.aggregation/v1\ntrigger: {quorum: 2}\n"
+    federation = _main(world).bytes_of(RepoPath("federation.yaml"))
+    on_github = federation + b"forge: {kind: github, repository: acme/heart}\n"
+    world.change({"policies/aggregation.yaml": plain, "federation.yaml": on_github})
+    assert bad(look(world)) == {"approvals: rollback": "warning"}
 
 
 def test_the_clone_is_judged(world: World) -> None:
@@ -270,8 +305,35 @@ def test_a_store_that_can_be_asked_says_whether_the_site_may_write(
         return fault
 
     monkeypatch.setattr(world.store, "write_fault", write_fault, raising=False)
-    assert look(world)["own store"].state == state
+    checks = look(world)
+    assert bad(checks) == ({} if state == "ok" else {"own store": state})
     assert asked == ["sites/hospital-a"]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_clone_of_no_site_is_told_whether_it_may_write_what_ci_must(
+    readable: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = {"global": None, "archive": "/srv/store/archive: no right to write"}
+    monkeypatch.setattr(world.store, "write_fault", faults.pop, raising=False)
+    if not readable:
+        assert isinstance(world.store, FakeStore)
+        world.store.fail_next("manifest", StoreError("store: not mounted", cause="temporary"))
+    checks = look(world, site=None, key=False)
+    assert bad(checks) == {"store: archive": "warning"} | ({} if readable else {"store": "broken"})
+    assert checks["store: global"].got == "may be written"
+    assert checks["store: archive"].got == "read-only here: /srv/store/archive: no right to write"
+    assert faults == {}, "each is asked about once"
+
+
+def test_a_store_that_does_not_answer_is_no_lack_of_rights(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_fault(repository: str) -> str | None:
+        raise StoreError("store: not mounted", cause="temporary")
+
+    monkeypatch.setattr(world.store, "write_fault", write_fault, raising=False)
+    checks = look(world, site=None, key=False)
+    assert bad(checks) == {"stores of CI": "broken"}
+    assert checks["stores of CI"].got == "store: not mounted"
 
 
 # ---------------------------------------------------------------- the forge
@@ -280,16 +342,18 @@ def test_a_store_that_can_be_asked_says_whether_the_site_may_write(
 def test_a_forge_with_settings_is_asked_for_them_and_judged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
-    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
-        asked.append((branch, tag, packages))
+    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]], *, for_lead: bool) -> ForgeSettings:
+        asked.append((branch, tag, packages, for_lead))
         return replace(WELL, default_branch="trunk")
 
     text = b'schema: fedops.federation/v1\nname: x\nfedops: "0.1.0"\nstore: {url: "oci://ghcr.io/acme/heart"}\n'
     world.change({"federation.yaml": text})
     monkeypatch.setattr(world.forges[A], "settings", settings, raising=False)
     assert bad(look(world, site=None, key=False)) == {"default branch": "broken"}
-    assert asked == [("main", "global@v0.0.0", (("acme", "heart/global"), ("acme", "heart/archive")))]
+    question = ("main", "global@v0.0.0", (("acme", "heart/global"), ("acme", "heart/archive")))
+    assert asked == [(*question, True)]
     assert "rules and rights" in look(world), "a site's clone asks nothing of the leads' business"
+    assert asked[1:] == [(*question, False)]
 
 
 @pytest.mark.parametrize(("mode", "state"), [("push", "ok"), ("review", "broken")])
@@ -298,13 +362,13 @@ def test_jobs_must_be_allowed_to_open_pulls_where_versions_are_reviewed(
 ) -> None:
     text = f"schema: fedops.aggregation/v1\ntrigger: {{quorum: 2}}\npublish: {{mode: {mode}}}\n"
     world.change({"policies/aggregation.yaml": text.encode()})
-    monkeypatch.setattr(world.forges[A], "settings", lambda branch, tag, packages: WELL, raising=False)
+    monkeypatch.setattr(world.forges[A], "settings", lambda *_, for_lead: WELL, raising=False)
     assert look(world, site=None, key=False)["workflow permissions"].state == state
 
 
 def test_settings_that_cannot_be_asked_for_are_one_broken_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
-        raise ForgeError("GitHub: 502", hint="repeat", cause="temporary")
+    def settings(branch: str, tag: str, packages: Sequence[tuple[str, str]], *, for_lead: bool) -> ForgeSettings:
+        raise ForgeError("GitHub: 502", cause="temporary")
 
     monkeypatch.setattr(world.forges[A], "settings", settings, raising=False)
     assert bad(look(world)) == {"forge": "broken"}
@@ -327,4 +391,5 @@ def test_an_answer_that_comes_in_parts_and_then_fails_is_one_broken_line() -> No
         yield Check("x", "ok", "y")
         raise StoreError("gone")
 
-    assert attempt("x", halfway) == (Check("x", "broken", "gone"),)
+    (check,) = attempt("x", halfway)
+    assert (whole(check).name, check.state, check.got) == ("x", "broken", "gone")

@@ -151,6 +151,62 @@ def test_a_bad_model_is_answered_with_no(lead: Path, tmp_path: Path, capsys: pyt
     assert git(tmp_path / "fed.git", "for-each-ref") == ""
 
 
+NOBODY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.useConfigOnly", "GIT_CONFIG_VALUE_0": "true"}
+
+
+def forget_who_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """git knows nobody and guesses nothing."""
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{who}_NAME")
+        monkeypatch.delenv(f"GIT_{who}_EMAIL")
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--store", "ocidir:../store")])
+def test_who_commits_must_be_known_before_anything_is_made(
+    options: tuple[str, ...],
+    lead: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    forget_who_commits(monkeypatch)
+    assert init(*ZEROS, *options) == 2
+    out, err = capsys.readouterr()
+    assert (out, list(lead.iterdir()), list(tmp_path.iterdir())) == ("", [], [lead])
+    assert f"{lead}: git does not know who writes the commits" in err
+    assert 'hint: git config --global user.name "NAME"; git config --global user.email ADDRESS' in err
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert init(*ZEROS) == 0, "in a job fedops itself names the author"
+
+
+def test_in_a_clone_nothing_is_stored_before_it_is_known_who_commits(
+    lead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "fed.git")
+    git(lead, "init", "-q", "-b", "main")
+    git(lead, "remote", "add", "origin", "../fed.git")
+    before = sorted(tmp_path.rglob("*"))
+    forget_who_commits(monkeypatch)
+    assert init(*ZEROS, origin=False) == 2
+    assert sorted(tmp_path.rglob("*")) == before
+    git(lead, "config", "user.name", "Ann")
+    git(lead, "config", "user.email", "ann@a.example")
+    assert init(*ZEROS, origin=False) == 0
+    assert git(lead, "log", "-1", "--format=%cn <%ce>") == "Ann <ann@a.example>"
+
+
+def test_what_is_founded_already_needs_nobody_who_commits(
+    lead: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    init(*ZEROS)
+    forget_who_commits(monkeypatch)
+    capsys.readouterr()
+    assert init(*ZEROS) == 0
+    assert capsys.readouterr().out == "my-fed is at v0: nothing to do\n"
+
+
 def test_the_commit_is_signed_by_the_leads_key(lead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDOPS_KEY", str(make_key(tmp_path, "lena").private))
     assert init(*ZEROS) == 0

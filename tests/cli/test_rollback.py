@@ -80,6 +80,20 @@ def test_a_rollback_from_the_command_to_the_version(world: World) -> None:
     assert world.snapshot() == before
 
 
+def test_a_lead_without_a_key_is_told_to_name_one(world: World) -> None:
+    world("ci", "ci", "reconcile")
+    before = world.snapshot()
+    for options in ((), ("--dry-run",)):
+        refused = world("lead", "rollback", "v0", *options, code=2)
+        assert refused.out == ""
+        assert "rollback to v0: no key signs it" in refused.err
+        assert "-> a lead's key" in refused.err
+        assert "hint: fedops rollback v0 --key FILE" in refused.err
+    assert world.snapshot() == before
+    assert world.json("lead", "rollback", "v0", "--key", "../lena")["outcome"] == "opened"
+    assert world.json("lead", "rollback", "v0")["outcome"] == "open", "what is there needs no key to be found"
+
+
 def test_who_does_not_lead_is_refused_with_what_to_do(world: World) -> None:
     world("ci", "ci", "reconcile")
     refused = world("hospital-a", "rollback", "v0", code=3)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from fedops.app.merge import STATUS_CONTEXT
 from fedops.core.facts import Account
 from fedops.core.forge_settings import (
+    NOT_ASKED,
+    VERDICT,
     JobRights,
     Package,
     Rule,
@@ -22,20 +25,18 @@ from fedops.core.health_forge import check_forge
 from fedops.core.health_rules import BY_CONTENT, NO_MERGE, NO_PUSH
 from fedops.core.ids import SiteId
 from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, SITES, TAGS, WELL
+from tests.doctor_report import bad as not_well
+from tests.doctor_report import by_name
 
 
 def judged(site: str | None = None, *, jobs_open_pulls: bool = False, **changes: Any) -> dict[str, Check]:
     seen = replace(WELL, **changes)
     where = SiteId(site) if site is not None else None
-    checks = list(check_forge(seen, "main", SITES, where, jobs_open_pulls=jobs_open_pulls))
-    assert len({c.name for c in checks}) == len(checks)
-    for c in checks:
-        assert c.state == "ok" or c.next, f"{c.name}: no next step"
-    return {c.name: c for c in checks}
+    return by_name(check_forge(seen, "main", SITES, where, jobs_open_pulls=jobs_open_pulls))
 
 
 def bad(checks: dict[str, Check]) -> dict[str, str]:
-    return {name: c.state for name, c in checks.items() if c.state != "ok"}
+    return not_well(checks.values())
 
 
 def rule(kind: str, **more: Any) -> tuple[Rule, ...]:
@@ -220,6 +221,79 @@ def test_rules_that_stop_nothing_are_not_mentioned(kind: str) -> None:
 def test_tags_that_no_job_may_make_are_broken(bypass: Any, expected: str | None) -> None:
     checks = judged(tag_rules=(*TAGS, Rule("creation", "ruleset 'tags'", f"{PAGE}/rules/2", bypass)))
     assert bad(checks).get("tags global@*: creation") == expected
+
+
+# ---------------------------------------------------------------- level 2 itself
+
+STRICT = "ruleset 'strict'"
+PULLS = Rule("pull_request", STRICT, f"{PAGE}/rules/3", ("DeployKey",), approvals=1, dismisses=True)
+GREEN = Rule("required_status_checks", STRICT, f"{PAGE}/rules/3", ("DeployKey",), statuses=("build", VERDICT))
+LEVEL_2 = ["level 2: status", "level 2: approvals", "level 2: stale approvals"]
+
+
+def level_2(*rules: Rule, **changes: Any) -> dict[str, Check]:
+    checks = judged(**{"rules": (*KEPT, *rules)} | changes)
+    return {name: check for name, check in checks.items() if name.startswith("level 2")}
+
+
+def test_the_verdict_that_level_2_asks_for_is_the_one_that_ci_sets() -> None:
+    assert VERDICT == STATUS_CONTEXT
+
+
+def test_level_2_as_the_guide_has_it_stands() -> None:
+    checks = level_2(PULLS, GREEN)
+    assert (list(checks), bad(checks)) == (LEVEL_2, {})
+    assert [c.got for c in checks.values()] == ["fedops/verdict is required", "1 required", "dismissed by a push"]
+
+
+def test_where_no_rule_asks_for_pull_requests_or_checks_level_2_is_not_spoken_of() -> None:
+    assert level_2() == level_2(Rule("update", STRICT, f"{PAGE}/rules/3")) == {}
+
+
+@pytest.mark.parametrize(
+    ("rules", "missing"),
+    [
+        ((PULLS, replace(GREEN, statuses=("build",))), "status"),
+        ((PULLS, replace(GREEN, statuses=("fedops/verdict-2",))), "status"),
+        ((PULLS,), "status"),
+        ((replace(PULLS, approvals=0), GREEN), "approvals"),
+        ((replace(PULLS, dismisses=False), GREEN), "stale approvals"),
+    ],
+)
+def test_each_demand_of_level_2_that_no_rule_makes_is_a_warning_with_its_switch(
+    rules: tuple[Rule, ...], missing: str
+) -> None:
+    switches = {
+        "status": "Require status checks to pass, fedops/verdict",
+        "approvals": "Require a pull request before merging, Required approvals: 1",
+        "stale approvals": "Require a pull request before merging, "
+        "Dismiss stale pull request approvals when new commits are pushed",
+    }
+    checks = level_2(*rules)
+    assert bad(checks) == {f"level 2: {missing}": "warning"}
+    assert checks[f"level 2: {missing}"].next == f"{switches[missing]}: {PAGE}/rules/3"
+    hidden = level_2(*rules, protection=NO)
+    assert hidden[f"level 2: {missing}"].got == "cannot be checked: 403, no rights", "it may stand in what is hidden"
+    assert hidden[f"level 2: {missing}"].next == f"look there: {switches[missing]}: {PAGE}/rules/3"
+    assert bad(hidden) == bad(checks)
+
+
+def test_required_checks_alone_lack_what_a_pull_request_needs() -> None:
+    assert bad(level_2(GREEN)) == {"level 2: approvals": "warning", "level 2: stale approvals": "warning"}
+
+
+def test_rules_add_up_to_level_2_wherever_they_stand() -> None:
+    some = (replace(PULLS, dismisses=False, approvals=2), Rule("pull_request", STRICT, PAGE, dismisses=True))
+    old = Rule("required_status_checks", "branch protection", f"{PAGE}/branches", statuses=(VERDICT,))
+    checks = level_2(*some, protection=(old,))
+    assert (bad(checks), checks["level 2: approvals"].got) == ({}, "2 required")
+    assert bad(level_2(rules=NO, protection=(PULLS, GREEN))) == {}
+
+
+def test_what_was_not_asked_for_is_not_there_to_be_judged() -> None:
+    """A site's clone reads no rules; were they judged all the same, each would say so."""
+    seen = judged(rules=NOT_ASKED, protection=NOT_ASKED, tag_rules=NOT_ASKED, writers=NOT_ASKED)
+    assert {c.got for c in seen.values() if c.state != "ok"} == {"cannot be checked: not asked for"}
 
 
 # ---------------------------------------------------------------- refs and packages

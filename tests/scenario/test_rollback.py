@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 
 from fedops.app.context import Context
 from fedops.app.rollback import MAX_REASON, RolledBack, rollback
-from fedops.core.errors import ConfigError, StoreError
+from fedops.core.errors import ConfigError, ForgeError, StoreError
 from fedops.core.facts import Pull
 from fedops.core.findings import Finding
 from fedops.core.ids import Digest, RepoPath
+from tests.github_face.fed import GitHubFed
 from tests.scenario.fed import Fed, GitFed, MemoryFed
 from tests.scenario.oracle import check_all
 from tests.scenario.test_version_review import (
@@ -249,12 +251,12 @@ def test_what_it_rests_on_may_not_change(fed: Fed, change: str) -> None:
 def test_who_does_not_lead_is_told_and_opens_nothing(any_fed: Fed) -> None:
     fed = any_fed
     before = fed.state()
-    for who, key in ((A, fed.keys[A].private), ("lena", None)):
-        found = rollback(context(fed, who), 1, key=key)
-        if who == "lena" and isinstance(fed, GitFed):
-            assert isinstance(found, Finding), "on the git forge a lead is who signs as one"
-        assert isinstance(found, Finding)
-        assert found.slug == "lead_required"
+    found = rollback(context(fed, A), 1, key=fed.keys[A].private)
+    assert isinstance(found, Finding)
+    assert found.slug == "lead_required"
+    with pytest.raises(ConfigError, match="no key signs it") as caught:  # on the git forge a lead is who signs as one
+        rollback(context(fed, "lena"), 1)
+    assert caught.value.hint.startswith("fedops rollback v1 --key FILE")
     assert fed.state() == before
 
 
@@ -268,6 +270,26 @@ def test_where_accounts_are_the_forge_s_a_lead_needs_no_key(tmp_path: Path) -> N
     say(fed, "leo", the_pull(fed))
     assert published(fed.reconcile()) == [3]
     assert [row.level for row in fed.verify()][-1] == "inputs"
+
+
+@pytest.mark.long
+def test_on_github_a_lead_proposes_by_account_and_another_approves_on_the_page(tmp_path: Path) -> None:
+    with closing(make(GitHubFed, tmp_path)) as fed:
+        with_versions(fed, 2)
+        assert isinstance(rollback(context(fed, A), 1), Finding)
+        done = propose(fed, 1, key=None)
+        pull = the_pull(fed)
+        assert (done.outcome, pull.number, pull.branch) == ("opened", done.pull, "fedops/v3-rollback")
+        assert waits_for(fed.reconcile()) == ("review", pull.number)
+        with pytest.raises(ForgeError, match="Can not approve your own pull request"):
+            say(fed, "lena", pull)
+        say(fed, "leo", pull)
+        assert published(fed.reconcile()) == [3]
+        now = fed.version
+        assert (now.kind, now.source and now.source.version, now.contributions) == ("rollback", 1, ())
+        assert fed.store.resolve("global:v3") == fed.store.resolve("global:v1") == now.model.manifest
+        assert state_of(fed, pull) == "merged"
+        check(fed)
 
 
 def test_a_rollback_by_a_site_never_counts(any_fed: Fed) -> None:
