@@ -10,6 +10,7 @@ from typing import Literal, assert_never
 
 from fedops.app.context import Context
 from fedops.app.offer import Wanted
+from fedops.app.other_clone import replaced
 from fedops.app.pull import pull
 from fedops.app.site_look import look
 from fedops.app.snapshot import Snapshot
@@ -31,6 +32,7 @@ from fedops.core.site_loop import (
     PulledModel,
     PullModel,
     Refusal,
+    Replaced,
     SiteView,
     Step,
     Told,
@@ -134,6 +136,7 @@ class _Loop:
         self._handed_in: list[HandedIn] = []
         self._refused: dict[int, tuple[_Judged, tuple[Finding, ...]]] = {}  # base version -> what was refused, why
         self._paused: Pause | None = None
+        self._replaced: Replaced | None = None
         self._beaten: tuple[tuple[int, str], float] = ((-1, ""), 0.0)
         self._failures = 0
 
@@ -152,6 +155,7 @@ class _Loop:
     def _round(self) -> Ran | None:
         """Look and do one step; None: go on."""
         main, view = look(self._ctx, self._root, self._asked.site)
+        self._tell_replaced(main, view)
         step = next_step(self._completed(main, view))
         if isinstance(step, End):
             faults = site_faults(main, self._asked.site) if step.reason == "unknown" else ()
@@ -234,6 +238,14 @@ class _Loop:
         self._paused = step
         self._reached()
         self._ctx.clock.sleep(self._asked.poll_seconds * (0.75 + 0.5 * self._jitter()))
+
+    def _tell_replaced(self, main: Snapshot, view: SiteView) -> None:
+        """Say it once if another clone's update stands where this one's did; there is nothing to be done about it."""
+        found = replaced(main, self._root, self._asked.site)
+        # While a pull request is open, what is on main may still change.
+        if found is not None and found != self._replaced and view.line is not None and view.line.phase != "open":
+            self._replaced = found
+            self._say(found)
 
     def _beat(self, main: Snapshot, step: Step) -> None:
         """Tell others what this site does; whatever happens to that, the site goes on."""

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedops.app.merged import MergedState, future_merges, merged_state
+from fedops.app.merged import MergedState, merge_warnings, merged_state
 from fedops.app.signals import waiting_sites
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time
+from fedops.app.told import Told, ask, open_pulls
+from fedops.app.why_waits import UNAVAILABLE, Tags, bytes_faults, outlook, tags_of
 from fedops.app.work import Work
-from fedops.core.errors import FedopsError
 from fedops.core.facts import Pull, Submission
 from fedops.core.findings import Finding, finding
-from fedops.core.ids import GlobalVersion, SiteId, is_version_branch, submit_branch
-from fedops.core.policy import decide, eligible
+from fedops.core.ids import GlobalVersion, SiteId
+from fedops.core.policy import eligible
 from fedops.core.status import (
-    Heartbeat,
     LocalWork,
     OpenPull,
     Phase,
+    Silence,
     SiteLine,
     StatusReport,
-    is_stalled,
+    must_act,
     next_command,
+    silence_of,
 )
 from fedops.ports import Forge, Repository
-
-VERDICT_CONTEXT = "fedops/verdict"
-_log = logging.getLogger(__name__)
 
 
 def status(
@@ -41,9 +39,10 @@ def status(
     own: SiteId | None,
     now: dt.datetime,
 ) -> StatusReport:
-    """Read main and the open pull requests, and say where everybody is.
+    """Read main, the open pull requests and the open signals, and say where everybody is.
 
-    Costs one listing of main's tree and a walk back to the oldest merge that is not used yet, whatever the history.
+    Costs one listing of main's tree and a walk back to the oldest merge that is not used yet, whatever the history. No
+    byte of a model is asked for: what CI could not get it has told the site.
 
     Args:
         forge: None: stay offline; main is taken as last fetched, and pull requests are not looked at.
@@ -56,86 +55,54 @@ def status(
         pulls = tuple(forge.open_pulls())
         repository.fetch(pulls=())
     main = main_snapshot(repository)
-    told = _Told()
-    if forge is not None:
-        told = _Told(
-            len(pulls),
-            _open_pulls(forge, main, pulls, main.sites.sites),
-            _beats(forge, main, now),
-            _version_pull(forge, main, pulls),
-        )
-    return _report(main, Work(root, main.federation.extension), told, own, now)
+    tags = tags_of(main)
+    if tags.strays and forge is not None:
+        # NOTE: looked at twice, since a fetch may see the tag of a push that is under way before it sees its main.
+        repository.fetch(pulls=())
+        main = main_snapshot(repository)
+        tags = tags_of(main)
+    told = ask(forge, main, pulls, now) if forge is not None else Told()
+    return _report(main, tags, Work(root, main.federation.extension), told, own, now)
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What the forge says.
-
-    Attributes:
-        pulls: number of all open pull requests; None: it was not asked.
-        mine: the sites' open pull requests.
-        version: number of the pull request that brings the next version, on which the federation waits.
-    """
-
-    pulls: int | None = None
-    mine: Mapping[SiteId, OpenPull] = field(default_factory=dict)
-    beats: Mapping[SiteId, Heartbeat] = field(default_factory=dict)
-    version: int | None = None
-
-
-def _version_pull(forge: Forge, main: Snapshot, pulls: Sequence[Pull]) -> int | None:
-    """The pull request that brings the next version; None: there is none that counts."""
-    if not any(is_version_branch(pull.branch) for pull in pulls):
-        return None
-    # NOTE: here, since it imports numpy, for which a command that reads no model does not wait.
-    from fedops.app.version_pulls import look
-
-    counting = look(main.repository, forge, main, pulls).counting
-    return counting.pull.number if counting is not None else None
-
-
-def _report(main: Snapshot, work: Work, told: _Told, own: SiteId | None, now: dt.datetime) -> StatusReport:
+def _report(main: Snapshot, tags: Tags, work: Work, told: Told, own: SiteId | None, now: dt.datetime) -> StatusReport:
     """Put together what was read."""
     merged = merged_state(main.repository, main)
     counted = _Counted.of(main, merged)
-    decision = decide(
-        main.aggregation,
-        tuple(counted.ready.values()),
-        (),
-        main.version,
-        sites=main.sites,
-        open_version_pull=told.version,
-        now=now,
-    )
+    faults = {s: f for s, f in counted.refused.items() if s in counted.ready} | bytes_faults(main, counted.ready, told)
+    counted = counted.without(faults)
+    seen = outlook(main, merged, faults, told, tags.strays, now)
     known = sorted(main.sites.sites, key=lambda s: (s != own, s))
-    lines = tuple(
-        replace(_line(main, merged, counted, site, told.mine.get(site)), beat=told.beats.get(site))
+    lines = [
+        replace(_line(main, merged, counted, site, told.mine.get(site)), beat=(told.beats or {}).get(site))
         for site in map(SiteId, known)
-    )
+    ]
+    made_at = _made_at(main, tags)
+    if told.beats is not None:
+        lines = _with_silence(main, lines, told, made_at, now)
     local = _work(work)
     return StatusReport(
         name=main.federation.name,
         version=main.version.version,
         model=main.version.model.sha256,
-        made_at=_made_at(main),
+        made_at=made_at,
         final=main.version.status == "final",
-        ready=tuple(counted.ready),
+        ready=tuple(site for site in counted.ready if site not in counted.refused),
         trigger=main.aggregation.trigger,
-        decision=decision,
-        sites=lines,
+        decision=seen.decision,
+        sites=tuple(lines),
         own=own,
         work=local,
         pulls=told.pulls,
         next_command=next((next_command(s, local, main.version.version) for s in lines if s.site == own), ""),
-        faults=(*_untagged(main), *merged.faults, *future_merges(merged, now)),
+        faults=(*_untagged(main, tags), *tags.strays, *merged.faults, *merge_warnings(merged, now)),
+        held_by=seen.held_by,
+        unavailable=tuple(site for site in counted.ready if site in counted.refused),
     )
 
 
-def _untagged(main: Snapshot) -> tuple[Finding, ...]:
-    """What is wrong with the current version's tag: only that there is none can be said in a moment."""
-    tag = GlobalVersion(main.version.version).tag
-    missing = main.repository.resolve(f"refs/tags/{tag}") is None
-    return (finding("tag_missing", tag),) if missing else ()
+def _untagged(main: Snapshot, tags: Tags) -> tuple[Finding, ...]:
+    return (finding("tag_missing", GlobalVersion(main.version.version).tag),) if tags.made is None else ()
 
 
 def own_line(forge: Forge, main: Snapshot, pulls: Sequence[Pull], site: SiteId) -> SiteLine | None:
@@ -146,7 +113,7 @@ def own_line(forge: Forge, main: Snapshot, pulls: Sequence[Pull], site: SiteId) 
     """
     if site not in main.sites.sites:
         return None
-    pull = _open_pulls(forge, main, pulls, [site]).get(site)
+    pull = open_pulls(forge, main, pulls, [site]).get(site)
     merged = merged_state(main.repository, main)
     return _line(main, merged, _Counted.of(main, merged), site, pull if pull is not None and pull.owned else None)
 
@@ -167,6 +134,11 @@ class _Counted:
         refused |= {e.submission.site: e.finding for e in excluded}
         silent = frozenset(site for site, reason in waiting.items() if reason is None)
         return cls({s.site: s for s in use}, refused, silent)
+
+    def without(self, faults: Mapping[SiteId, Finding]) -> _Counted:
+        """The same, with what is wrong with bytes: such a site stays ready, with a reason, if they may come back."""
+        ready = {s: one for s, one in self.ready.items() if s not in faults or faults[s].slug in UNAVAILABLE}
+        return _Counted(ready, {**self.refused, **faults}, self.silent)
 
 
 def _line(main: Snapshot, merged: MergedState, counted: _Counted, site: SiteId, pull: OpenPull | None) -> SiteLine:
@@ -196,52 +168,54 @@ def _line(main: Snapshot, merged: MergedState, counted: _Counted, site: SiteId, 
         merged_at=ready.merged_at if ready is not None else None,
         pull=pull,
         reason=reason,
+        claimed_at=_claimed(record.created_at) if record is not None else None,
     )
 
 
-def _beats(forge: Forge, main: Snapshot, now: dt.datetime) -> dict[SiteId, Heartbeat]:
-    """The sites' heartbeats; none if they cannot be read, since nothing depends on them."""
+def _claimed(created_at: str) -> dt.datetime | None:
+    """A record's own time; None for the leap second, which is legal and which Python cannot say."""
     try:
-        beats = forge.beats()
-    except FedopsError as e:
-        _log.warning("heartbeats left out: %s", e.message)
-        return {}
-    over = main.version.status == "final"
-    sites = main.sites.sites
+        return dt.datetime.fromisoformat(created_at)
+    except ValueError:
+        return None
+
+
+def _with_silence(
+    main: Snapshot, lines: Iterable[SiteLine], told: Told, made_at: dt.datetime, now: dt.datetime
+) -> list[SiteLine]:
+    """The lines, with who was told long ago and has never sent a heartbeat.
+
+    Args:
+        made_at: of the current version.
+    """
+    current, trigger = Silence(main.version.version, made_at), main.aggregation.trigger
+    oldest: dict[SiteId, int] = {}
+    for signal in told.signals:
+        oldest[signal.site] = min(signal.version, oldest.get(signal.site, signal.version))
+    mute = [line for line in lines if line.beat is None and must_act(line)]
+    dates = _dates(
+        main, {oldest[line.site] for line in mute if oldest.get(line.site, current.version) < current.version}
+    )
+    since = {line.site: dates.get(oldest.get(line.site, current.version), current) for line in mute}
+    return [replace(line, silence=silence_of(line, since.get(line.site, current), trigger, now)) for line in lines]
+
+
+def _dates(main: Snapshot, numbers: Collection[int]) -> dict[int, Silence]:
+    """When earlier versions were made, by one listing of all tags."""
+    repository = main.repository
+    refs = repository.refs_below("refs/tags") if numbers else {}
+    named = {number: refs.get(f"refs/tags/{GlobalVersion(number).tag}") for number in numbers}
+    commits = {number: repository.resolve(name) for number, name in named.items() if name is not None}
     return {
-        site: Heartbeat(
-            version,
-            state,
-            at,
-            not over and sites[site].state == "active" and is_stalled(at, main.aggregation.trigger, now),
-        )
-        for site, (version, state, at) in beats.items()
-        if site in sites
+        n: Silence(n, repository.commit(commit).committed_at) for n, commit in commits.items() if commit is not None
     }
 
 
-def _open_pulls(forge: Forge, main: Snapshot, pulls: Sequence[Pull], sites: Iterable[str]) -> dict[SiteId, OpenPull]:
-    """The open pull request of each of these sites, with CI's last word on its head."""
-    by_branch = {submit_branch(SiteId(s)): SiteId(s) for s in sites}
-    found: dict[SiteId, OpenPull] = {}
-    verdicts = forge.statuses({pull.head for pull in pulls if pull.branch in by_branch}, VERDICT_CONTEXT)
-    for pull in pulls:
-        site = by_branch.get(pull.branch)
-        owned = site is not None and main.sites.site_of(pull.author.id) == site
-        # Anybody can open a pull request from a branch of that name; the site's own is the one to show.
-        if site is None or (site in found and not owned):
-            continue
-        state, text = verdicts.get(pull.head, (None, ""))
-        found[site] = OpenPull(pull.number, state, text, pull.opened_at, owned)
-    return found
-
-
-def _made_at(main: Snapshot) -> dt.datetime:
+def _made_at(main: Snapshot, tags: Tags) -> dt.datetime:
     """When the current version was made: the date of the commit that its tag names, or what its record says."""
-    commit = main.repository.resolve(f"refs/tags/{GlobalVersion(main.version.version).tag}")
-    if commit is None:
+    if tags.made is None:
         return parse_time(main.version.witness.decided_at)
-    return main.repository.commit(commit).committed_at
+    return main.repository.commit(tags.made).committed_at
 
 
 def _work(work: Work) -> LocalWork:

@@ -116,6 +116,8 @@ def _submit(
         refused += (finding("base_version_unknown", where, got=offer.base, expected=main.version.version),)
     if refused or base is None:
         return Refused(refused)
+    if not dry_run:
+        work.tidy()
     target = work.outgoing(base.version)
     update, found = canonical(ctx, main, offer, ctx.scratch / target.name if dry_run else target, where)
     if update is None or errors(found):

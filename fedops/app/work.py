@@ -26,7 +26,9 @@ from fedops.core.settings import Natural, Positive
 
 JournalStep = Literal["pulled", "trained", "stored", "submitted"]
 STALE_SECONDS = 7 * 86_400.0  # nothing tells a run that was killed from one that still trains
+PART_SECONDS = 3600.0
 _RUN = re.compile(r"run-[0-9a-f]{8}\Z")
+_PART = re.compile(r"\.part-[0-9a-f]{16}\Z|\A\..+\.[0-9a-f]{8}\Z")  # a model's, and those of `write_through`
 
 
 class Trained(Document):
@@ -147,6 +149,15 @@ class Work:
         finally:
             if not self._holds_update(fresh):
                 shutil.rmtree(fresh, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove files that killed commands left half written; one touched in the last hour may still be written."""
+        of_versions = ((self.version(n), self.outgoing(n).parent) for n in self.versions())
+        oldest = time.time() - PART_SECONDS
+        for folder in (self.cached("0").parent, *(folder for pair in of_versions for folder in pair)):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if _PART.search(path.name) and path.is_file() and path.lstat().st_mtime < oldest:
+                    path.unlink(missing_ok=True)
 
     def _holds_update(self, folder: Path) -> bool:
         update = folder / f"update.{self.extension}"

@@ -11,7 +11,7 @@ from fedops.cli.console import Format, document, emit, format_option
 from fedops.cli.params import no_fetch_option, own_site
 from fedops.core.facts import Aggregate, Decision, Wait
 from fedops.core.findings import as_json
-from fedops.core.status import SiteLine, StatusReport
+from fedops.core.status import Blocked, SiteLine, StatusReport
 
 
 @click.command("status")
@@ -19,7 +19,12 @@ from fedops.core.status import SiteLine, StatusReport
 @click.option("--all", "every", is_flag=True, help="A row for every site, also of a large federation.")
 @format_option
 def status_command(no_fetch: bool, every: bool, fmt: Format) -> None:
-    """Who is where, and what the federation waits for."""
+    """Who is where, and what the federation waits for.
+
+    What a site says of itself is marked as claimed: when it made its last submission, and its heartbeat. A site that has
+    something to do and was not heard of for max_wait_hours (24, if that is not set) is stalled. No bytes of models are
+    read: what CI could not get is known from the signals that it opened.
+    """
     from fedops.app.status import status
     from fedops.cli.wire import SystemClock, open_reader
     from fedops.render.status import status_text
@@ -45,7 +50,9 @@ def status_document(report: StatusReport) -> dict[str, Any]:
         made_at=time_text(report.made_at),
         status="final" if report.final else "running",
         quorum={"ready": list(report.ready), "have": len(report.ready), "need": report.trigger.quorum},
+        unavailable=list(report.unavailable),
         decision=_decision(report.decision),
+        held_by=report.held_by,
         site=report.own,
         next=report.next_command or None,
         work=dataclasses.asdict(report.work),
@@ -54,7 +61,7 @@ def status_document(report: StatusReport) -> dict[str, Any]:
     )
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
+def _decision(decision: Decision | Blocked) -> dict[str, Any]:
     from fedops.app.snapshot import time_text
 
     if isinstance(decision, Aggregate):
@@ -62,7 +69,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
     if isinstance(decision, Wait):
         until = time_text(decision.until) if decision.until is not None else None
         return {"kind": "wait", "reason": decision.reason, "missing": list(decision.missing), "until": until}
-    return {"kind": "stop", "reason": decision.reason}
+    return {"kind": "stop", "reason": "tags" if isinstance(decision, Blocked) else decision.reason}
 
 
 def _site(line: SiteLine) -> dict[str, Any]:
@@ -75,6 +82,8 @@ def _site(line: SiteLine) -> dict[str, Any]:
         "base_version": line.base_version,
         "staleness": line.staleness,
         "merged_at": time_text(line.merged_at) if line.merged_at is not None else None,
+        "claimed_at": time_text(line.claimed_at) if line.claimed_at is not None else None,
+        "stalled_since": time_text(line.stalled_since) if line.stalled_since is not None else None,
         "pull": None
         if pull is None
         else {

@@ -129,6 +129,13 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Another clone of the site handed in too: main has that update on the version, and not the one of this clone."""
+
+    version: int
+
+
+@dataclass(frozen=True)
 class Offline:
     """Origin, forge or store cannot be reached; it is tried again."""
 
@@ -140,7 +147,7 @@ class Online:
     """They answer again."""
 
 
-Told = PulledModel | Trained | HandedIn | Refusal | Offline | Online | Pause
+Told = PulledModel | Trained | HandedIn | Refusal | Replaced | Offline | Online | Pause
 
 
 def next_step(view: SiteView) -> Step:

@@ -14,6 +14,7 @@ from fedops.core.site_loop import (
     Pause,
     PulledModel,
     Refusal,
+    Replaced,
     Told,
     Trained,
 )
@@ -43,6 +44,8 @@ def told_lines(told: Told, site: str) -> list[str]:
             return [_handed_in(told)]
         case Refusal():
             return [f"the update on {_name(told.version)} was refused here, nothing was sent", *_why(told.findings)]
+        case Replaced():
+            return _replaced(_name(told.version), site)
         case Offline():
             return [f"cannot go on: {clean(told.message, _TEXT)}", "  trying again until it answers"]
         case Online():
@@ -109,6 +112,13 @@ def _trained(told: Trained) -> str:
 
 def _handed_in(done: HandedIn) -> str:
     return _HANDED_IN[done.outcome].format(name=_name(done.version), pull=done.pull)
+
+
+def _replaced(name: str, site: str) -> list[str]:
+    return [
+        f"main has another update of {site} on {name} than the one that this clone handed in",
+        "  hint: if another clone hands in for the site too, one of them is enough",
+    ]
 
 
 def _pull(pull: OpenPull | None) -> str:

@@ -2,24 +2,27 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedops.app.offer import Wanted
+from fedops.app.pull import pull
 from fedops.app.run import Asked, run
-from fedops.app.submit import submit
+from fedops.app.submit import Submitted, submit
 from fedops.app.train import TrainedNow, train
 from fedops.app.work import Work
 from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, StoreError, TrainingError
 from fedops.core.ids import RepoPath, SiteId, record_path
-from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Told, Trained
+from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Replaced, Told, Trained
 from fedops.ports import TrainingJob
 from tests.core.samples import version
 from tests.fakes_forge import FakeForge
+from tests.fakes_repository import FakeRepository
 from tests.site_loop_world import A, B, Code, Enough, days, loop
-from tests.site_world import START, World, memory_world, moved
+from tests.site_world import ACCOUNTS, START, World, memory_world, moved
 
 VERDICT = "fedops/verdict"
 
@@ -291,6 +294,86 @@ def test_what_was_excluded_or_overtaken_is_followed_by_a_training_on_the_current
     assert (ran.handed_in, code.begun) == ((HandedIn(1, "opened", 3),), [0, 0, 1])
 
 
+def from_another_clone(world: World) -> None:
+    """The site hands in another update on v0, from another machine, and CI merges it."""
+    here = world.repositories[A]
+    assert isinstance(here, FakeRepository)
+    repository = here.origin.clone()
+    ctx = replace(
+        world.ctx(A), repository=repository, forge=FakeForge(hub(world), repository, ACCOUNTS[A], world.clock)
+    )
+    repository.fetch()
+    root = world.folder / "elsewhere"
+    root.mkdir()
+    code = Code()
+    code.begun.append(0)  # so that it comes to other numbers
+    pull(ctx, root)
+    train(ctx, root, code, site=A)
+    got = submit(ctx, root, Wanted(A), key=world.key(A))
+    assert isinstance(got, Submitted)
+    assert got.pull is not None
+    world.merge(got.pull)
+
+
+def on_main(world: World) -> str:
+    """Digest of the bytes that the site's record on main names."""
+    return world.contribution_of(A).sha256
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_an_update_that_another_clone_of_the_site_replaced_is_told_and_neither_trained_nor_handed_in_again(
+    looked: bool, world: World
+) -> None:
+    """CONTRACTS: merged and overwritten before a version read it, it is superseded: in history, never consumed."""
+    code, told = Code(), list[Told]()
+    loop(world, code)
+    world.merge(1)
+    own = on_main(world)
+    loop(world, code, told=told)
+    assert told == [], "the merged update is its own"
+    from_another_clone(world)
+    assert on_main(world) != own
+    if looked:
+        waits = loop(world, code, told=told)
+        assert (waits.handed_in, waits.changed) == ((), False)
+        assert waits.waiting is not None
+        assert (waits.waiting.reason, told) == ("quorum", [Replaced(0)])
+        told.clear()
+    world.publish(version(1, contributions=[world.contribution_of(A)], consumed={A: 0}), moved(1))
+    ran = loop(world, code, told=told)
+    assert [type(t) for t in told] == [Replaced, PulledModel, Trained, HandedIn]
+    assert told[0] == Replaced(0)
+    assert (ran.handed_in, code.begun) == ((HandedIn(1, "opened", 3),), [0, 1])
+    assert [step for step in steps(world) if step[1] == 0].count(("submitted", 0)) == 1
+    told.clear()
+    world.merge(3)
+    loop(world, code, told=told)
+    assert told == [], "the newest update is its own again"
+
+
+def test_a_loop_that_goes_on_tells_once_that_another_clone_replaced_its_update(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = Code(), list[Told]()
+    days(world, monkeypatch, [lambda: world.merge(1), lambda: from_another_clone(world), lambda: None, lambda: None])
+    with pytest.raises(Enough):
+        loop(world, code, told=told, once=False)
+    assert [type(t) for t in told] == [PulledModel, Trained, HandedIn, Pause, Pause, Replaced]
+    assert (pause(told[:-1]).reason, code.begun) == ("quorum", [0])
+
+
+def test_what_another_clone_handed_in_before_is_not_said_to_replace_an_open_pull_request(world: World) -> None:
+    """It came earlier: this clone's replaces it, once CI merges that."""
+    code, told = Code(), list[Told]()
+    loop(world, code, max_versions=1)
+    world.forges["lena"].close_pull(1)
+    from_another_clone(world)
+    submit(world.ctx(A), world.root(A), Wanted(A), key=world.key(A))
+    ran = loop(world, code, told=told)
+    assert ran.waiting is not None
+    assert (ran.waiting.reason, told) == ("open", [])
+
+
 def test_a_merged_update_that_does_not_count_is_not_replaced_by_the_same(world: World) -> None:
     code = Code()
     loop(world, code)
@@ -305,8 +388,9 @@ def test_a_merged_update_that_does_not_count_is_not_replaced_by_the_same(world: 
     assert (after.reason, after.version, code.begun) == ("refused", 1, [0, 1])
 
 
-def test_a_record_on_main_that_nobody_can_read_does_not_stop_the_site(world: World) -> None:
-    world.change({record_path(A): b"{"})
+@pytest.mark.parametrize("record", [b"{", b" " * 20_000])
+def test_a_record_on_main_that_nobody_can_read_does_not_stop_the_site(record: bytes, world: World) -> None:
+    world.change({record_path(A): record})
     assert loop(world, Code()).handed_in == (HandedIn(0, "opened", 1),)
 
 

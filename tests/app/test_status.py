@@ -16,7 +16,9 @@ from fedops.app.submit import Submitted, submit
 from fedops.app.work import Trained, Work, write_document
 from fedops.core.errors import ForgeError
 from fedops.core.facts import Account, Aggregate, RefUpdate, Stop, Wait
+from fedops.core.findings import finding
 from fedops.core.ids import RepoPath, SiteId, record_path
+from fedops.core.signals import SIGNAL_LABELS, reason_marker, signal_marker
 from fedops.core.status import Heartbeat, LocalWork, SiteLine, StatusReport
 from fedops.render.status import status_text
 from tests.core.samples import version
@@ -359,3 +361,185 @@ def test_heartbeats_that_cannot_be_read_leave_the_rest_of_the_page(
     monkeypatch.setattr(world.forges[A], "beats", fails)
     assert look(world).version == 0
     assert "heartbeats left out" in caplog.text
+
+
+# ---------------------------------------------------------------- when a site handed in last
+
+
+def test_when_a_site_made_its_last_submission_is_shown_as_it_claims_also_once_it_is_used(each_world: World) -> None:
+    world = each_world
+    world.clock.sleep(600)
+    world.merge(hand_in(world))
+    world.clock.sleep(600)
+    claimed = START + dt.timedelta(minutes=10)
+    assert line(look(world), A).claimed_at == claimed
+    world.publish(version(1, contributions=[world.contribution_of(A)], consumed={A: 0}), moved(1))
+    used = line(look(world), A)
+    assert (used.phase, used.merged_at, used.claimed_at) == ("due", None, claimed)
+    assert line(look(world, offline=True), A).claimed_at == claimed
+    assert line(look(world), B).claimed_at is None
+    page = status_text(look(world), claimed + dt.timedelta(hours=3))
+    assert "hospital-a *  to train  v0           claimed 3 hours ago  hospital-a, to train on v1" in page
+
+
+@pytest.mark.parametrize(
+    ("said", "claimed"),
+    [
+        ("2016-12-31T23:59:60Z", None),  # a leap second is a legal time that Python has no value for
+        ("2026-03-02T09:30:00.25Z", START + dt.timedelta(seconds=0.25)),
+    ],
+)
+def test_a_time_that_python_cannot_say_is_left_out(world: World, said: str, claimed: dt.datetime | None) -> None:
+    world.merge(hand_in(world))
+    main = main_snapshot(world.repositories["lena"])
+    text = main.bytes_of(record_path(A)).replace(b"2026-03-02T09:30:00Z", said.encode())
+    world.change({record_path(A): text})
+    seen = look(world)
+    assert line(seen, A).base_version == 0
+    assert line(seen, A).claimed_at == claimed
+
+
+# ---------------------------------------------------------------- what signals say
+
+
+def tell(world: World, site: SiteId, number: int, slug: Any = None, labels: frozenset[str] = SIGNAL_LABELS) -> None:
+    """Open a signal, as CI does."""
+    marker = signal_marker(site, number, slug or "")
+    reason = f"{reason_marker(finding(slug, 'x')).text}\n" if slug is not None else ""
+    world.forges["lena"].ensure_issue(marker, "Train", f"Please train.\n\n{reason}{marker.text}\n", labels)
+
+
+def silences(report: StatusReport) -> dict[str, tuple[int, dt.datetime] | None]:
+    return {s.site: None if s.silence is None else (s.silence.version, s.silence.since) for s in report.sites}
+
+
+def test_who_was_never_heard_is_stalled_after_a_day_since_it_was_told(each_world: World) -> None:
+    world = each_world
+    tell(world, A, 0)
+    assert silences(look(world, after_hours=24)) == {A: None, B: None}
+    assert silences(look(world, after_hours=24.1)) == {A: (0, START), B: (0, START)}, "B was never told, but v0 is old"
+    world.clock.sleep(3600 * 20)
+    made = world.clock.now()
+    world.publish(version(1), moved(1))
+    tell(world, B, 1)
+    assert silences(look(world, after_hours=5)) == {A: (0, START), B: None}
+    assert silences(look(world, after_hours=25)) == {A: (0, START), B: (1, made)}
+    assert silences(look(world, after_hours=25, offline=True)) == {A: None, B: None}, "nobody knows who was heard"
+
+
+def test_of_several_open_signals_the_oldest_counts_and_one_of_a_version_to_come_does_not(world: World) -> None:
+    world.clock.sleep(3600)
+    first = world.clock.now()
+    world.publish(version(1), moved(1))
+    world.clock.sleep(3600)
+    world.publish(version(2), moved(2))
+    for number in (2, 1, 9):
+        tell(world, A, number)
+    tell(world, B, 0, labels=frozenset({"fedops"}))
+    assert silences(look(world, after_hours=30)) == {A: (1, first), B: (2, world.clock.now())}
+
+
+def test_a_signal_of_a_version_without_a_tag_counts_as_one_of_the_current_version(world: World) -> None:
+    world.publish(version(1), moved(1), tag=False)
+    world.clock.sleep(3600)
+    world.publish(version(2), moved(2))
+    tell(world, A, 1)
+    assert silences(look(world, after_hours=30))[A] == (2, world.clock.now())
+
+
+def test_tags_are_not_listed_for_dates_that_nobody_needs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(world, A, 0)
+    world.publish(version(1), moved(1))
+    tell(world, B, 1)
+    beat(world, A, "training", 1)
+    monkeypatch.setattr(world.repositories[A], "refs_below", _never_listed)
+    assert silences(look(world, after_hours=30)) == {A: None, B: (1, START)}
+
+
+def _never_listed(_: str) -> None:
+    raise AssertionError("tags were listed")
+
+
+def test_who_waits_for_others_is_not_stalled(world: World) -> None:
+    number = hand_in(world)
+    world.merge(hand_in(world, B, step=2))
+    assert silences(look(world, after_hours=30)) == {A: None, B: None}
+    head = world.forges["lena"].pull(number).head
+    world.forges["lena"].set_status(head, "failure", "fedops/verdict", "rejected: non_finite")
+    assert silences(look(world, after_hours=30)) == {A: (0, START), B: None}, "A has to correct its update"
+
+
+def test_without_heartbeats_and_signals_that_can_be_read_nobody_is_called_stalled(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ForgeError("403", cause="auth")
+
+    monkeypatch.setattr(world.forges[A], "issues", fails)
+    assert silences(look(world, after_hours=30)) == {A: (0, START), B: (0, START)}
+    assert "signals left out: 403" in caplog.text
+    monkeypatch.setattr(world.forges[A], "beats", fails)
+    assert silences(look(world, after_hours=30)) == {A: None, B: None}
+
+
+@pytest.mark.parametrize(
+    ("slug", "phase", "unavailable"),
+    [
+        ("object_missing", "ready", (A,)),
+        ("digest_mismatch", "ready", (A,)),
+        ("non_finite", "refused", ()),
+        ("foreign_layer_refused", "refused", ()),
+        ("non_finite_result", "refused", ()),
+        ("too_stale", "ready", ()),
+        ("overtaken", "ready", ()),
+        (None, "ready", ()),
+    ],
+)
+def test_of_what_a_signal_says_only_the_bytes_speak_against_a_merged_update(
+    world: World, slug: str | None, phase: str, unavailable: tuple[SiteId, ...]
+) -> None:
+    policy(world, aggregation="trigger: {quorum: 1}")
+    world.merge(hand_in(world))
+    tell(world, A, 0, slug)
+    seen = look(world)
+    assert (line(seen, A).phase, seen.unavailable) == (phase, unavailable)
+    counts = phase == "ready" and not unavailable
+    assert seen.ready == ((A,) if counts else ())
+    assert isinstance(seen.decision, Aggregate) == counts
+    reason = line(seen, A).reason
+    assert (reason.slug if reason is not None else None) == (None if counts else slug)
+
+
+def test_a_signal_for_an_earlier_version_says_nothing_of_bytes_now(world: World) -> None:
+    world.merge(hand_in(world))
+    tell(world, A, 0, "object_missing")
+    assert look(world).unavailable == (A,)
+    world.publish(version(1), moved(1))
+    assert (look(world).ready, look(world).unavailable) == ((A,), ())
+
+
+def test_the_tag_of_a_push_that_is_seen_before_its_main_is_no_stray(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = world.repositories[A]
+    assert isinstance(repository, FakeRepository)
+    old, real, count = repository.refs["refs/remotes/origin/main"], repository.fetch, 0
+    world.publish(version(1), moved(1))
+
+    def fetch(pulls: Any = None) -> None:
+        nonlocal count
+        real(pulls)
+        count += 1
+        if count <= 2:  # before pull requests are listed, and after
+            repository.refs["refs/remotes/origin/main"] = old
+
+    monkeypatch.setattr(repository, "fetch", fetch)
+    seen = look(world)
+    assert (seen.version, seen.faults, isinstance(seen.decision, Wait)) == (1, (), True)
+
+
+def test_a_tag_is_right_although_somebody_touched_the_record_afterwards(world: World) -> None:
+    world.publish(version(1), moved(1))
+    record = main_snapshot(world.repositories["lena"]).bytes_of(RepoPath("global/version.json"))
+    world.change({"global/version.json": record.replace(b'"trigger": "quorum"', b'"trigger": "max_wait"')})
+    assert look(world).faults == ()

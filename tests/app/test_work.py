@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +55,33 @@ def test_a_path_is_shown_relative_to_the_clone_if_it_lies_there(tmp_path: Path) 
     work = Work(tmp_path / "clone")
     assert work.show(work.update(3)) == ".fedops/work/v3/update.safetensors"
     assert work.show(tmp_path / "elsewhere") == str(tmp_path / "elsewhere")
+
+
+def test_half_written_files_go_once_they_are_an_hour_old_and_nothing_else_does(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.tidy()
+    left = [
+        work.outgoing(7).with_name("update.safetensors.part-888f6f927af5336a"),
+        work.draft(7).with_name(".submission.json.0a1b2c3d"),
+        work.model(9).with_name(".model.safetensors.0a1b2c3d"),
+        work.cached("ab" * 32 + ".part-888f6f927af5336a"),
+    ]
+    young = work.outgoing(9).with_name("update.safetensors.part-0123456789abcdef")
+    others = [
+        work.outgoing(7), work.draft(7), work.model(9), work.log(9), work.journal, work.cached("ab" * 32),
+        work.version(9) / "notes.part-1", work.version(9) / ".hidden",
+    ]  # fmt: skip
+    for path in (*left, young, *others):
+        write(path)
+        os.utime(path, (time.time() - 3601,) * 2)
+    os.utime(young, (time.time() - 3590,) * 2)
+    folder = work.version(9) / ".folder.0a1b2c3d"
+    folder.mkdir()
+    os.utime(folder, (time.time() - 3601,) * 2)
+    work.tidy()
+    assert [path for path in left if path.exists()] == []
+    assert [path for path in (young, *others) if not path.exists()] == []
+    assert folder.is_dir()
 
 
 def test_a_run_folder_goes_unless_it_holds_an_update(tmp_path: Path) -> None:

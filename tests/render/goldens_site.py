@@ -15,7 +15,7 @@ from fedops.core.ids import CommitId, SiteId
 from fedops.core.made import Made
 from fedops.core.records import Source, TensorEntry, Unavailable, Witness
 from fedops.core.settings import Trigger
-from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Told, Trained
+from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Replaced, Told, Trained
 from fedops.core.status import Blocked, Heartbeat, LocalWork, OpenPull, Silence, SiteLine, StatusReport
 from fedops.render.health import health_text
 from fedops.render.history import log_text, show_text
@@ -46,7 +46,7 @@ SITES = (
 )
 
 
-def report(decision: Decision, **fields: Any) -> StatusReport:
+def report(decision: Decision | Blocked, **fields: Any) -> StatusReport:
     values: dict[str, Any] = {
         "name": "breast-cancer",
         "version": 8,
@@ -170,6 +170,7 @@ def run_told() -> str:
             for outcome, n in (("opened", 12), ("moved", 12), ("open", 12), ("merged", None), ("used", None))
         ),
         Refusal(8, (refused,)),
+        Replaced(8),
         Offline("origin: fetch: exit code 128, fatal: no route\x1b[2J to host"),
         Online(),
         Pause("suspended", 8),
