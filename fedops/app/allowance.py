@@ -1,36 +1,30 @@
-"""What one pass over the open pull requests may cost; the rest is left to the next pass.
+"""What one run may cost, whatever comes; the rest is left to the next run.
 
-A CI service gives a job an hour and a few GB of disk, and a forge takes a few hundred writes an hour. A pass that wants
-more than that ends with nothing; one that stops in time keeps what it has.
+A CI service gives a job an hour and a few GB of disk, and a forge takes a few hundred writes an hour. A run that wants
+more than that ends with nothing; one that stops in time keeps what it has, and says that something is left.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from fedops.app.context import Context
-from fedops.app.merge import STATUS_CONTEXT, Merged
-from fedops.app.snapshot import Snapshot
-from fedops.app.verdict_cache import BytesMemory
-from fedops.core.errors import ConfigError
-from fedops.core.facts import Pull
-from fedops.core.turns import in_turn
 
 PULLS = 100  # whose bytes are read
 UPDATE_BYTES = 20_000_000_000  # read, of all updates together; one larger update alone is read all the same
 SECONDS = 1500.0
-WRITES = 150  # to the forge: comments, statuses, merges
+WRITES = 150  # to the forge: comments, statuses, merges, issues, releases
+KEPT = 50  # of these, for the version and the signals: pull requests, however many, leave so many
 WRITES_OF_ONE = 3  # a comment, a status, a merge
 
 
 @dataclass
 class Allowance:
-    """What is left of a pass.
+    """What is left of a run, or of the one job of it that asks.
 
     Attributes:
         began: by the run's clock.
+        writes: below 0 where what belongs together was done to its end.
+        kept: of the writes, those that are not for pull requests.
     """
 
     began: dt.datetime
@@ -38,6 +32,7 @@ class Allowance:
     size: int = UPDATE_BYTES
     seconds: float = SECONDS
     writes: int = WRITES
+    kept: int = KEPT
     _read: int = field(default=0, init=False)
 
     def take(self, size: int, now: dt.datetime) -> bool:
@@ -47,7 +42,7 @@ class Allowance:
             size: in bytes, as its record says.
             now: by the same clock.
         """
-        if self._read and (size > self.size or (now - self.began).total_seconds() > self.seconds):
+        if self._read and (size > self.size or self._is_late(now)):
             return False
         if self._read >= self.pulls:
             return False
@@ -55,29 +50,21 @@ class Allowance:
         self.size -= size
         return True
 
-    def may_write(self) -> bool:
+    def may_merge(self) -> bool:
         """True if there is room for everything that one pull request can ask for."""
-        return self.writes >= WRITES_OF_ONE
+        return self.writes - self.kept >= WRITES_OF_ONE
 
-    def wrote(self, one: Merged) -> None:
-        """Count what was done with a pull request."""
-        if one.outcome in ("merged", "lost"):
-            self.writes -= WRITES_OF_ONE
-        elif one.changed:
-            self.writes -= WRITES_OF_ONE - 1
+    def may_write(self) -> bool:
+        """True if there is room for one write that is no pull request's."""
+        return self.writes > 0
 
+    def wrote(self) -> None:
+        """Count one write."""
+        self.writes -= 1
 
-def turns(ctx: Context, main: Snapshot, pulls: Sequence[Pull], memory: BytesMemory) -> tuple[Pull, ...]:
-    """The order in which a pass looks at the open pull requests.
+    def is_spent(self, now: dt.datetime) -> bool:
+        """True if no further pass should begin."""
+        return not self.may_write() or self._is_late(now)
 
-    The forge is asked which of them had a look before only if there are more than one pass may read.
-    """
-    try:
-        roster = main.sites.sites.values()
-    except ConfigError:
-        return tuple(pulls)  # nothing can be judged, which is told of each
-    members = {account.id for site in roster for account in site.accounts}
-    before = (
-        set(ctx.forge.statuses({pull.head for pull in pulls}, STATUS_CONTEXT)) if len(pulls) > PULLS else frozenset()
-    )
-    return in_turn(pulls, members, again=memory.tried, before=before, salt=f"{ctx.clock.now():%Y-%m-%dT%H:%M}")
+    def _is_late(self, now: dt.datetime) -> bool:
+        return (now - self.began).total_seconds() > self.seconds

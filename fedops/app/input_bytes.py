@@ -11,7 +11,7 @@ from fedops.app.context import Context
 from fedops.app.deciding import Situation
 from fedops.app.global_models import GlobalModels
 from fedops.app.known_bytes import KnownBytes, Lying, look
-from fedops.app.model_bytes import GONE, fetch
+from fedops.app.model_bytes import GONE, REFUSED, WRONG, fetch
 from fedops.app.read_ahead import ReadAhead
 from fedops.app.snapshot import Snapshot
 from fedops.core.artifacts import ARCHIVE
@@ -77,8 +77,8 @@ def contribution(
         try:
             path, faults = _copy(store, repository, here, here.merged.records[site], place)
         except StoreError as e:
-            # Whoever may read the archive alone, verifies by it.
-            if e.slug not in GONE and not (found is not None and e.cause != "permanent"):
+            # Whoever may read the archive alone, verifies by it; and a site may switch its own store off.
+            if e.slug not in GONE and (found is None or e.slug in WRONG | REFUSED):
                 findings.append(store_fault(e, where, site=site))
             is_archived = is_archived and not (repository == ARCHIVE and e.slug in GONE)
             continue

@@ -22,6 +22,10 @@ from fedops.ports import OpenModel, Store
 GONE: frozenset[str] = frozenset({"object_missing"})
 WRONG: frozenset[str] = frozenset({"hash_mismatch", "size_mismatch", "digest_mismatch"})
 REFUSED: frozenset[str] = frozenset({"foreign_layer_refused", "layer_title_invalid", "annotation_mismatch"})
+# What is said of a submission whose site closed its repository, or whose own store does not answer (`site_faults`).
+AWAY: frozenset[str] = frozenset({"auth_failed", "registry_unavailable"})
+# Why a version may leave a submission out without using it up.
+UNAVAILABLE: frozenset[str] = GONE | WRONG | AWAY
 
 
 def store_finding(error: StoreError, where: str) -> Finding:

@@ -5,17 +5,19 @@ Only where every store can do that, and where each byte is needed once; else the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from fedops.app.context import Context
-from fedops.app.model_bytes import find_global, global_entry, store_finding, unlimited
+from fedops.app.model_bytes import find_global, global_entry, unlimited
+from fedops.app.site_faults import site_fault
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact, Submission
 from fedops.core.findings import Finding
-from fedops.core.ids import BlobId, SiteId, repository_of
+from fedops.core.ids import BlobId, repository_of
 from fedops.core.strategies import make_strategy
 from fedops.ports import BlobReader, OpenModel, Streaming
 
@@ -66,17 +68,21 @@ class Streams:
         """Begin to read what a site handed in.
 
         Raises:
-            LostUpdate: it is gone; or later, from the model, it was another than the record says.
-            StoreError: the store is broken.
+            LostUpdate: it is gone, or its site is away; or later, from the model, it was another than the record says.
+            StoreError: the federation's store is broken.
         """
         store = self.ctx.site_store(self.main.federation, self.main.sites, s.site)
         where, layer = f"sites/{s.site}", self.artifacts[s.record_blob].layer
         try:
             reader = cast("Streaming", store).open_blob(repository_of(s.site), layer, md5=self.md5s[s.record_blob])
-            source = _Blamed(reader, s.record_blob, s.site)
-            return self.ctx.models.stream(source, layer.size, self.main.submission_policy.limits, where)
         except StoreError as e:
-            raise LostUpdate(s.record_blob, store_finding(e, repository_of(s.site))) from e
+            raise self._lost(s, e) from e
+        source = _Blamed(reader, partial(self._lost, s))
+        return self.ctx.models.stream(source, layer.size, self.main.submission_policy.limits, where)
+
+    def _lost(self, s: Submission, error: StoreError) -> LostUpdate:
+        """What ends the aggregation, to be made again without this submission; raises what no site is to blame for."""
+        return LostUpdate(s.record_blob, site_fault(self.ctx, self.main, s.site, error, repository_of(s.site)))
 
     def base(self, number: int) -> OpenModel:
         """Begin to read a global model.
@@ -99,14 +105,16 @@ class Streams:
 class _Blamed:
     """A site's bytes: what is wrong with them says whose they are."""
 
-    def __init__(self, source: BlobReader, blob: BlobId, site: SiteId) -> None:
-        self._source, self._blob, self._site = source, blob, site
+    def __init__(self, source: BlobReader, lost: Callable[[StoreError], LostUpdate]) -> None:
+        self._source, self._lost = source, lost
 
     def readinto(self, buffer: memoryview, /) -> int:
         try:
             return self._source.readinto(buffer)
         except StoreError as e:
-            raise LostUpdate(self._blob, store_finding(e, repository_of(self._site))) from e
+            raise self._lost(e) from e
+        except OSError as e:  # of a folder that is not there any more
+            raise self._lost(StoreError(f"{e.strerror or e}", cause="temporary")) from e
 
     def close(self) -> None:
         self._source.close()

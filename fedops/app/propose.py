@@ -13,10 +13,12 @@ from fedops.app.deciding import Situation, Skips, situation_of, unavailable_entr
 from fedops.app.deciding import excluded_entry as entry_of
 from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
-from fedops.app.model_bytes import GONE, WRONG, fetch_update, find_update
+from fedops.app.model_bytes import UNAVAILABLE, fetch_update, find_update
 from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, can_stream
+from fedops.app.site_faults import site_fault
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import dump_json
+from fedops.core.errors import StoreError
 from fedops.core.facts import Aggregate, Artifact, Decision, Submission, Wait
 from fedops.core.findings import Finding
 from fedops.core.ids import BlobId, Digest, SiteId, repository_of
@@ -52,7 +54,7 @@ def propose(
     """Decide on a pinned commit and, if a version is due, compute and upload it.
 
     Submissions whose bytes cannot be had or are wrong are left out and the decision is made again, so the quorum
-    holds for what is really used.
+    holds for what is really used. So are those whose site alone is away: its own store, or its repository, refuses.
 
     Args:
         decided_at: the deciding clock, whole seconds.
@@ -60,7 +62,7 @@ def propose(
         held: inputs of versions that leads rejected: such a one is not made again.
 
     Raises:
-        StoreError: the store itself is broken: no version is made.
+        StoreError: the federation's store is broken: no version is made.
     """
     refuse_unavailable_rules(main.aggregation)
     skips = Skips(unavailable=dict(unavailable))
@@ -122,7 +124,7 @@ def _make(
         made = _from_files(ctx, here, use, weights, inputs)
     if not isinstance(made, dict):
         return made
-    lost = {blob: fault.slug for blob, fault in made.items() if fault.slug in GONE | WRONG}
+    lost = {blob: fault.slug for blob, fault in made.items() if fault.slug in UNAVAILABLE}
     return Skips(lost, {blob: fault for blob, fault in made.items() if blob not in lost})
 
 
@@ -177,7 +179,10 @@ def _look_up(ctx: Context, here: Situation, use: Sequence[Submission], inputs: _
     faults: dict[BlobId, Finding] = {}
     for s in use:
         if s.record_blob not in inputs.artifacts:
-            artifact, findings = find_update(ctx, here.main, s.site, here.merged.records[s.site])
+            try:
+                artifact, findings = find_update(ctx, here.main, s.site, here.merged.records[s.site])
+            except StoreError as e:
+                artifact, findings = None, (site_fault(ctx, here.main, s.site, e, repository_of(s.site)),)
             if artifact is None:
                 faults[s.record_blob] = findings[0]
             else:
@@ -192,7 +197,10 @@ def _fetch(ctx: Context, here: Situation, use: Sequence[Submission], inputs: _In
     task = ctx.progress.start("updates", len(wanted), "sites")
     for s in wanted:
         record, artifact = here.merged.records[s.site], inputs.artifacts[s.record_blob]
-        path, findings = fetch_update(ctx, here.main, s.site, record, artifact)
+        try:
+            path, findings = fetch_update(ctx, here.main, s.site, record, artifact)
+        except StoreError as e:
+            path, findings = None, (site_fault(ctx, here.main, s.site, e, repository_of(s.site)),)
         if path is not None:
             inputs.paths[s.record_blob] = path
         else:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import cast
 
 from fedops.app.context import Context
 from fedops.app.deciding import make_witness, situation_of, skips_of, version_record, weighing
 from fedops.app.merged import merged_state
-from fedops.app.model_bytes import GONE, WRONG
+from fedops.app.model_bytes import GONE, UNAVAILABLE, WRONG
+from fedops.app.site_faults import Heard, heard, site_fault
 from fedops.app.snapshot import Snapshot, snapshot
 from fedops.app.version_push import PUSH_SECONDS, Lost, Opened, Outcome, Published, Replan, push_version
 from fedops.app.version_review import open_version
@@ -19,9 +21,10 @@ from fedops.core.artifacts import ARCHIVE, MAX_CONFIG_BYTES
 from fedops.core.documents import load_json_document
 from fedops.core.errors import ConfigError, StoreError
 from fedops.core.facts import Aggregate
-from fedops.core.ids import BlobId, CommitId, Digest, repository_of
+from fedops.core.ids import BlobId, CommitId, Digest, SiteId, repository_of
 from fedops.core.policy import Weighing
 from fedops.core.records import Proposal
+from fedops.ports import Store
 
 __all__ = ["PUSH_SECONDS", "Lost", "Opened", "Outcome", "Published", "Replan", "publish", "push_version", "skips_of"]
 
@@ -84,7 +87,7 @@ def read_proposal(ctx: Context, main: Snapshot, manifest: Digest) -> Proposal:
             hint="run `fedops ci reconcile` again",
         )
     model = main.version.model
-    lost = sorted(e.slug for e in proposal.excluded if e.slug in GONE | WRONG)
+    lost = sorted(e.slug for e in proposal.excluded if e.slug in UNAVAILABLE)
     if (proposal.model.tensors, proposal.model.format) != (model.tensors, model.format) or lost:
         raise StoreError(
             f"proposal {manifest[:19]}: other tensors than v{main.version.version}, or bytes that cannot be had "
@@ -96,19 +99,29 @@ def read_proposal(ctx: Context, main: Snapshot, manifest: Digest) -> Proposal:
 
 
 def archive_inputs(ctx: Context, main: Snapshot, decision: Aggregate) -> dict[BlobId, str]:
-    """Copy every contribution into the archive by digest; returns those that cannot be had any more.
+    """Copy every contribution into the archive by digest; returns those that cannot be had any more, and why.
 
     Raises:
-        StoreError: the store itself is broken.
+        StoreError: the federation's store is broken.
     """
     archive = ctx.global_store(main.federation)
     gone: dict[BlobId, str] = {}
     for submission in decision.use:
-        source = ctx.site_store(main.federation, main.sites, submission.site)
+        source = heard(ctx.site_store(main.federation, main.sites, submission.site))
         try:
-            archive.copy(source, repository_of(submission.site), submission.manifest, ARCHIVE)
+            archive.copy(cast("Store", source), repository_of(submission.site), submission.manifest, ARCHIVE)
         except StoreError as e:
-            if e.slug not in GONE | WRONG:
-                raise
-            gone[submission.record_blob] = e.slug
+            gone[submission.record_blob] = _why_gone(ctx, main, submission.site, source, e)
     return gone
+
+
+def _why_gone(ctx: Context, main: Snapshot, site: SiteId, source: Heard, error: StoreError) -> str:
+    """Why a contribution could not be copied, if its site is to blame; else the error is raised again."""
+    if error.slug in GONE | WRONG:
+        return error.slug
+    if not source.is_blamed(error):
+        raise error
+    found = site_fault(ctx, main, site, error, repository_of(site))
+    if found.slug not in UNAVAILABLE:
+        raise error
+    return found.slug

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fedops.app.allowance import Allowance, turns
+from fedops.app.allowance import PULLS, Allowance
 from fedops.app.context import Context
-from fedops.app.inspect import Judgement, inspect_pull
-from fedops.app.merge import Merged, merge_pull
+from fedops.app.counted_forge import counted
+from fedops.app.inspect import TEMPORARY, Judgement, inspect_pull
+from fedops.app.merge import STATUS_CONTEXT, Merged, merge_pull
 from fedops.app.snapshot import Snapshot
 from fedops.app.verdict_cache import BytesMemory, BytesVerdict, remember
-from fedops.core.errors import FedopsError
+from fedops.core.errors import ConfigError, FedopsError
 from fedops.core.facts import Pull
 from fedops.core.findings import Finding, finding
+from fedops.core.turns import in_turn
 
 
 class PullPass:
@@ -20,16 +22,17 @@ class PullPass:
 
     Args:
         pulls: all that are open, oldest first.
+        allowance: what is left of the run; None: this pass is all of it, as in a job of its own.
 
     Attributes:
         done: what became of each that was looked at.
         failed: one finding for each that could not be looked at to the end.
-        left: those that the next pass must look at.
+        left: those that the next run must look at.
     """
 
-    def __init__(self, ctx: Context, pulls: Sequence[Pull]) -> None:
-        self._ctx, self._pulls = ctx, pulls
-        self.allowance = Allowance(ctx.clock.now())
+    def __init__(self, ctx: Context, pulls: Sequence[Pull], allowance: Allowance | None = None) -> None:
+        self.allowance = allowance or Allowance(ctx.clock.now())
+        self._ctx, self._pulls = counted(ctx, self.allowance), pulls
         self.done: list[Merged] = []
         self.failed: list[Finding] = []
         self.left: list[Pull] = []
@@ -45,7 +48,7 @@ class PullPass:
             judged = judge()
             if judged.reached is not None:
                 self._reached.append(judged.reached)
-            if judged.left or not self.allowance.may_write():
+            if judged.left or not self.allowance.may_merge():
                 self.left.append(pull)
                 return
             one = merge_pull(self._ctx, judged)
@@ -54,7 +57,6 @@ class PullPass:
                 raise
             self.failed.append(finding("github_rejected", f"pull/{pull.number}", got=e.message))
             return
-        self.allowance.wrote(one)
         self.done.append(one)
 
     def end(self) -> bool:
@@ -64,8 +66,25 @@ class PullPass:
         return remember(self._ctx.repository, self._ctx.clock, self._reached, heads)
 
 
+def turns(ctx: Context, main: Snapshot, pulls: Sequence[Pull], memory: BytesMemory) -> tuple[Pull, ...]:
+    """The order in which a run looks at the open pull requests.
+
+    Those whose bytes an earlier run could not get come after the others, or they would use up every run's time. If there
+    are more than one run may read, so do all that had a look before.
+    """
+    try:
+        roster = main.sites.sites.values()
+    except ConfigError:
+        return tuple(pulls)  # nothing can be judged, which is told of each
+    members = {account.id for site in roster for account in site.accounts}
+    said = ctx.forge.statuses({pull.head for pull in pulls}, STATUS_CONTEXT) if len(pulls) > 1 else {}
+    many = len(pulls) > PULLS
+    before = {head for head, status in said.items() if many or status[1].startswith(TEMPORARY)}
+    return in_turn(pulls, members, again=memory.tried, before=before, salt=f"{ctx.clock.now():%Y-%m-%dT%H:%M}")
+
+
 def inspect_all(ctx: Context, main: Snapshot, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
-    """Judge open pull requests as far as one pass may go, oldest first; those that are left out are the next run's.
+    """Judge open pull requests as far as one run may go, oldest first; those that are left out are the next run's.
 
     Raises:
         ConfigError: main's own documents cannot be read, so nothing can be judged.

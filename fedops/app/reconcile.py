@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fedops.app.allowance import turns
-from fedops.app.announce import announce
+from fedops.app.allowance import Allowance
 from fedops.app.context import Context
+from fedops.app.counted_forge import counted
 from fedops.app.inspect import inspect_pull, open_work, refreshed
 from fedops.app.merge import Merged
-from fedops.app.merged import future_merges, merged_state
+from fedops.app.merged import merge_warnings, merged_state
 from fedops.app.next_version import Prepared, bring, prepare, untagged
-from fedops.app.pull_pass import PullPass
+from fedops.app.pull_pass import PullPass, turns
+from fedops.app.repair import repair_page, repair_tag
 from fedops.app.retag import restore_tags
 from fedops.app.retention import retire
 from fedops.app.signals import signal
 from fedops.app.snapshot import Snapshot, version_record
 from fedops.app.verdict_cache import BytesMemory
-from fedops.app.version_push import Opened, Published, Replan, display_tag, on_line
+from fedops.app.version_push import Opened, Published, Replan, on_line
 from fedops.app.version_review import close, tend
 from fedops.core.facts import Decision
 from fedops.core.findings import Finding, errors, finding
@@ -64,36 +65,41 @@ class Reconciled:
 
 
 def reconcile(ctx: Context, *, jitter: Callable[[], float]) -> Reconciled:
-    """Run to the fixed point: merge, repair, aggregate, publish, signal.
+    """Run to the fixed point, or as far as one run may go: merge, repair, aggregate, publish, signal.
 
     Returns:
-        What was done in all passes; findings and decision are those of the last one.
+        What was done in all passes; findings and decision are those of the last one; `again` if something is left.
 
     Raises:
         StoreError, GitError, ForgeError: a broken machine; what was done before stays done, running again goes on.
     """
     done = Reconciled()
     memory = BytesMemory()
+    allowance = Allowance(ctx.clock.now())
+    ctx = counted(ctx, allowance)
     for _ in range(MAX_PASSES):
         done.findings, done.again = [], False
-        moved = merge_all(ctx, memory, done)
+        moved = merge_all(ctx, memory, allowance, done)
+        # Never put off for writes: a version is what the others wait for, and takes a handful.
         advanced, skipped = advance(ctx, done, jitter=jitter)
         moved |= advanced
-        moved |= signal_all(ctx, done, skipped)
+        moved |= signal_all(ctx, done, skipped, allowance)
         done.changed |= moved
         if not moved:
             return done
+        if allowance.is_spent(ctx.clock.now()):
+            break
     done.again = True
     return done
 
 
-def merge_all(ctx: Context, memory: BytesMemory, done: Reconciled) -> bool:
-    """Judge and merge every open pull request in turn, as far as one pass may go; True if another pass has more to do."""
+def merge_all(ctx: Context, memory: BytesMemory, allowance: Allowance, done: Reconciled) -> bool:
+    """Judge and merge every open pull request in turn, as far as the run may go; True if another pass has more to do."""
     pulls, main = open_work(ctx)
     task = ctx.progress.start("pull requests", len(pulls), "steps") if pulls else None
-    run = PullPass(ctx, pulls)
+    run = PullPass(ctx, pulls, allowance)
     for pull in turns(ctx, main, pulls, memory):
-        run.take(pull, partial(inspect_pull, ctx, main, pull, memory, run.allowance))
+        run.take(pull, partial(inspect_pull, ctx, main, pull, memory, allowance))
         if task is not None:
             ctx.progress.advance(task, 1)
     if task is not None:
@@ -101,8 +107,8 @@ def merge_all(ctx: Context, memory: BytesMemory, done: Reconciled) -> bool:
     done.changed |= run.end()
     done.merged += [one for one in run.done if one.changed or one.outcome == "lost"]
     done.findings += run.failed
-    untried = any(pull.head not in memory.tried for pull in run.left)
-    return untried or any(one.changed for one in run.done)
+    done.again |= any(pull.head not in memory.tried for pull in run.left)
+    return any(one.changed for one in run.done)
 
 
 def stray_tags(ctx: Context, main: Snapshot) -> tuple[Finding, ...]:
@@ -133,10 +139,7 @@ def _misplaced(main: Snapshot) -> tuple[Finding, ...]:
 
 def repair(ctx: Context, main: Snapshot) -> bool:
     """Set the registry's display tag and the forge's page of the current version, once that has its own tag."""
-    if untagged(main) is not None:
-        return False
-    tagged = display_tag(ctx, main, main.version)
-    return announce(ctx, main.federation, main.version) or tagged
+    return repair_tag(ctx, main) | repair_page(ctx, main)
 
 
 def _mend(ctx: Context, main: Snapshot, done: Reconciled) -> bool:
@@ -196,13 +199,20 @@ def _close_failed(ctx: Context, step: Prepared, done: Reconciled) -> bool:
     return True
 
 
-def signal_all(ctx: Context, done: Reconciled, skipped: Mapping[BlobId, str]) -> bool:
-    """Open, refresh and close signal issues for the current version, once it is verified and tagged."""
+def signal_all(
+    ctx: Context, done: Reconciled, skipped: Mapping[BlobId, str], allowance: Allowance | None = None
+) -> bool:
+    """Open, refresh and close signal issues for the current version, once it is verified and tagged.
+
+    Args:
+        skipped, allowance: as in `signal`.
+    """
     main = refreshed(ctx)
     if untagged(main) is not None:
         return False
     merged = merged_state(ctx.repository, main)
-    done.findings.extend(future_merges(merged, ctx.clock.now()))
-    texts = signal(ctx, main, merged, skipped)
-    done.signals.extend(texts)
-    return bool(texts)
+    done.findings.extend(merge_warnings(merged, ctx.clock.now()))
+    told = signal(ctx, main, merged, skipped, allowance)
+    done.signals.extend(told.texts)
+    done.again |= told.left
+    return bool(told.texts)

@@ -9,13 +9,13 @@ from fedops.app.compute import refuse_unavailable_rules
 from fedops.app.deciding import Situation, situation_of, skips_of, unavailable_entries, version_record, weighing
 from fedops.app.main_line import MainLine
 from fedops.app.merged import merged_state
-from fedops.app.model_bytes import GONE, WRONG
+from fedops.app.model_bytes import UNAVAILABLE
 from fedops.app.snapshot import Snapshot, is_ruled, parse_time
 from fedops.core.documents import Json, plain
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Aggregate
 from fedops.core.findings import Finding, finding
-from fedops.core.ids import Digest, SiteId
+from fedops.core.ids import Digest, SiteId, record_path, update_path
 from fedops.core.policy import Weighing
 from fedops.core.records import Carried, Proposal, ProposedModel, VersionRecord
 from fedops.core.rollback import rollback_record
@@ -86,6 +86,7 @@ def rederive(line: MainLine | None, parent: Snapshot, at: Snapshot, record: Vers
     merged = merged_state(at.repository, at, history=line)
     now = parse_time(record.witness.decided_at)
     again = situation_of(at, merged, now=now, skips=skips_of(record))
+    found += merged.by_hand
     found += _policy_findings(where, at, record)
     found += _input_findings(again, record)
     found += _unavailable_findings(where, again, record)
@@ -196,14 +197,18 @@ def _policy_findings(where: str, here: Snapshot, record: VersionRecord) -> tuple
 
 
 def _input_findings(again: Situation, record: VersionRecord) -> Iterator[Finding]:
-    """Name the site whose record or pointer is not the one that the version read."""
-    read = [(c.site, "record", c.record_blob, 0) for c in record.contributions]
-    read += [(c.site, "pointer", c.pointer_blob, 1) for c in record.contributions]
-    read += [(e.site, "record", e.record_blob, 0) for e in record.excluded]
-    for site, what, used, index in read:
-        blobs = again.main.site_blobs(SiteId(site))
-        there = blobs[index] if blobs is not None else None
-        if used != there:
+    """Name the site whose record or pointer is not the one that the version read, or no plain file."""
+    main = again.main
+    read = [(c.site, "record", c.record_blob, record_path(SiteId(c.site))) for c in record.contributions]
+    extension = main.federation.extension
+    read += [(c.site, "pointer", c.pointer_blob, update_path(SiteId(c.site), extension)) for c in record.contributions]
+    read += [(e.site, "record", e.record_blob, record_path(SiteId(e.site))) for e in record.excluded]
+    for site, what, used, path in read:
+        entry = main.files.get(path)
+        if entry is not None and entry.mode != "100644":
+            yield mismatch(f"v{record.version}", what, f"mode {entry.mode}", "mode 100644", site=site)
+        elif entry is None or entry.blob != used:
+            there = entry.blob if entry is not None else None
             yield mismatch(f"v{record.version}", what, there, used, site=site)
 
 
@@ -213,15 +218,15 @@ def _unavailable_findings(where: str, again: Situation, record: VersionRecord) -
     claimed = record.witness.unavailable
     rejected = {e.record_blob for e in record.excluded if e.judged == "bytes"}
     for entry in claimed:
-        if entry.slug not in GONE | WRONG:
-            yield mismatch(where, name, entry.slug, sorted(GONE | WRONG), site=entry.site)
+        if entry.slug not in UNAVAILABLE:
+            yield mismatch(where, name, entry.slug, sorted(UNAVAILABLE), site=entry.site)
         if entry.record_blob in rejected:
             yield mismatch(where, name, "excluded too", "unavailable or excluded", site=entry.site)
     expected = unavailable_entries(again)
     if claimed != expected:
         yield mismatch(where, name, [e.site for e in claimed], [e.site for e in expected])
     for bad in record.excluded:
-        if bad.judged == "bytes" and bad.slug in GONE | WRONG:
+        if bad.judged == "bytes" and bad.slug in UNAVAILABLE:
             yield mismatch(where, "excluded", bad.slug, "unavailable, which uses nothing up", site=bad.site)
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedops.app.allowance import KEPT, Allowance
 from fedops.app.context import Context
+from fedops.app.counted_forge import counted
 from fedops.app.merged import MergedState
 from fedops.app.snapshot import Snapshot, parse_time
 from fedops.core.facts import Issue
 from fedops.core.findings import Finding, finding, slug_of
 from fedops.core.ids import BlobId, SiteId, record_path
-from fedops.core.plan import CloseSignal, Signal
-from fedops.core.policy import eligible, overtaken
+from fedops.core.plan import CloseSignal, Signal, Step, marker_in
+from fedops.core.policy import NEVER, eligible, overtaken
 from fedops.core.records import VersionRecord
-from fedops.core.signals import SIGNAL_LABELS, plan_signals
+from fedops.core.signals import SIGNAL_LABELS, plan_signals, signal_of
 from fedops.render.markdown import signal_body
 
 _CLOCKS_DIFFER = dt.timedelta(days=1)
+# What a site can do where the catalogue's words are CI's.
+_WANTED = {"auth_failed": "a repository that CI may read", "registry_unavailable": "a store that answers CI"}
 
 
 @dataclass(frozen=True)
@@ -30,26 +34,66 @@ class OnMain:
     record_blob: BlobId
 
 
-def signal(ctx: Context, main: Snapshot, merged: MergedState, skipped: Mapping[BlobId, str]) -> list[str]:
-    """Open and close signal issues as the current version asks for; returns what was done, in words.
+@dataclass(frozen=True)
+class Told:
+    """Attributes:
+    texts: what was done, in words.
+    left: something is left to the next run.
+    """
+
+    texts: tuple[str, ...]
+    left: bool
+
+
+def signal(
+    ctx: Context,
+    main: Snapshot,
+    merged: MergedState,
+    skipped: Mapping[BlobId, str],
+    allowance: Allowance | None = None,
+) -> Told:
+    """Open and close signal issues as the current version asks for, as far as the allowance goes.
 
     Args:
         skipped: record blobs whose bytes this run could not use, with the slug that says why.
+        allowance: what is left of the run; None: a job of its own, which has what pull requests leave.
     """
+    allowance = allowance or Allowance(ctx.clock.now(), writes=KEPT)
     issues: tuple[Issue, ...] = (
         *ctx.forge.issues(SIGNAL_LABELS, open=True),
         *ctx.forge.issues(SIGNAL_LABELS, open=False, since=_told_since(main, ctx.clock.now())),
     )
     waiting = waiting_sites(main, merged, skipped)
-    done: list[str] = []
-    for step in plan_signals(main.version, waiting, main.sites, issues, main.aggregation, body=signal_body):
+    steps = plan_signals(main.version, waiting, main.sites, issues, main.aggregation, body=signal_body)
+    forge, done = counted(ctx, allowance).forge, list[str]()
+    for step in in_order(steps, issues):
+        if not allowance.may_write():
+            return Told(tuple(done), left=True)
         if isinstance(step, Signal):
-            issue = ctx.forge.ensure_issue(step.marker, step.title, step.body, step.labels)
+            issue = forge.ensure_issue(step.marker, step.title, step.body, step.labels)
             done.append(f"#{issue.number}: {step.title}")
-        elif isinstance(step, CloseSignal):
-            ctx.forge.close_issue(step.number)
+        else:
+            forge.close_issue(step.number)
             done.append(f"#{step.number}: closed")
-    return done
+    return Told(tuple(done), left=False)
+
+
+def in_order(steps: Iterable[Step], issues: Sequence[Issue]) -> list[Signal | CloseSignal]:
+    """Site by site, its signal before its closings; who was told the oldest version first.
+
+    So a run that may not write all starves nobody, even if each run has a newer version to tell of.
+    """
+    told = {issue.number: signal_of(marker_in(issue.body)) for issue in issues}
+    last: dict[SiteId, int] = {}
+    for site, version in filter(None, told.values()):
+        last[site] = max(version, last.get(site, NEVER))
+
+    def key(step: Signal | CloseSignal) -> tuple[int, SiteId, bool]:
+        of = told.get(step.number) if isinstance(step, CloseSignal) else None
+        site = step.site if isinstance(step, Signal) else of[0] if of is not None else SiteId("")
+        return last.get(site, NEVER), site, isinstance(step, CloseSignal)
+
+    return sorted((step for step in steps if isinstance(step, Signal | CloseSignal)), key=key)
 
 
 def _told_since(main: Snapshot, now: dt.datetime) -> dt.datetime | None:
@@ -86,7 +130,8 @@ def waiting_sites(main: Snapshot, merged: MergedState, skipped: Mapping[BlobId, 
         elif record is None or blobs is None:
             out[site] = None
         elif blobs[0] in unused:
-            out[site] = finding(slug_of(unused[blobs[0]]), record_path(site), detail={"site": site})
+            slug = slug_of(unused[blobs[0]])
+            out[site] = finding(slug, record_path(site), expected=_WANTED.get(slug), detail={"site": site})
         elif overtaken(OnMain(site, record.base_version, blobs[0]), main.version):
             out[site] = finding("overtaken", record_path(site), detail={"site": site})
     return out

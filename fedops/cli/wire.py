@@ -6,7 +6,6 @@ import dataclasses
 import datetime as dt
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -190,17 +189,18 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
     """Open everything that a command needs in the federation around `start` (default: the current folder).
 
     Yields:
-        The federation root and the context; temporary files are gone afterwards.
+        The federation root and the context; temporary files are gone afterwards, and so are those of killed commands.
     """
     from fedops.app.context import Context
     from fedops.cli.console import TerminalProgress
+    from fedops.cli.scratch import scratch_folder
 
     root = federation_root(start or Path.cwd())
     federation = read_federation(root)
     progress = TerminalProgress()
     with (
         clone_of(root, federation) as repo,
-        tempfile.TemporaryDirectory(prefix="fedops-") as scratch,
+        scratch_folder() as scratch,
         closing(registries_of(federation.store.url, progress)) as registries,
     ):
         base = origin_folder(repo, root)
@@ -213,7 +213,7 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
                 models=models(),
                 clock=SystemClock(),
                 progress=progress,
-                scratch=Path(scratch),
+                scratch=scratch,
                 software=software(),
                 run_url=os.environ.get("FEDOPS_RUN_URL"),
             ),

@@ -1,4 +1,4 @@
-"""What one pass over the open pull requests may cost: the rest is the next pass's, and nobody starves."""
+"""What one run may cost, in all of its passes: the rest is the next run's, and nobody starves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from fedops.app import allowance as module
-from fedops.app.allowance import Allowance, turns
+from fedops.app.allowance import PULLS, Allowance
 from fedops.app.inspect import refreshed
-from fedops.app.pull_pass import PullPass, inspect_all
-from fedops.app.reconcile import reconcile
+from fedops.app.pull_pass import PullPass, inspect_all, turns
+from fedops.app.reconcile import Reconciled, reconcile
 from fedops.app.verdict_cache import BytesMemory
 from fedops.core.errors import ForgeError, StoreError
 from fedops.core.facts import Pull
@@ -30,10 +29,10 @@ def fed(tmp_path: Path) -> MemoryFed:
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, **limits: float) -> None:
-    monkeypatch.setattr(module, "PULLS", limits.get("pulls", module.PULLS))
+    monkeypatch.setattr("fedops.app.pull_pass.PULLS", limits.get("pulls", PULLS))
     defaults = Allowance.__init__.__defaults__
     assert defaults is not None
-    names = ("pulls", "size", "seconds", "writes")
+    names = ("pulls", "size", "seconds", "writes", "kept")
     values = tuple(limits.get(n, d) for n, d in zip(names, defaults, strict=True))
     monkeypatch.setattr(Allowance.__init__, "__defaults__", values)
 
@@ -72,10 +71,10 @@ def test_a_merge_costs_three_writes_a_report_two_and_nothing_costs_nothing(fed: 
     fed.submit(B, arrays(NAN))
     ctx = fed.context()
     main = refreshed(ctx)
-    run = PullPass(ctx, ctx.forge.open_pulls())
+    first = PullPass(ctx, ctx.forge.open_pulls())
     for one in inspect_all(ctx, main, ctx.forge.open_pulls()):
-        run.take(one.pull, lambda one=one: one)  # type: ignore[misc]  # of one
-    assert run.allowance.writes == 150 - 2 - 2
+        first.take(one.pull, lambda one=one: one)  # type: ignore[misc]  # of one
+    assert first.allowance.writes == 150 - 2 - 2
     pull = ctx.forge.open_pulls()[0]
     fed.forge("lena").review(pull.number, pull.head, "approved", "")
     again = PullPass(ctx, ctx.forge.open_pulls())
@@ -84,18 +83,132 @@ def test_a_merge_costs_three_writes_a_report_two_and_nothing_costs_nothing(fed: 
     assert again.allowance.writes == 150 - 3
 
 
-# ---------------------------------------------------------------- passes
+def test_pull_requests_leave_what_is_kept_and_a_run_ends_when_all_is_spent_or_it_is_late() -> None:
+    def left(writes: int) -> tuple[bool, bool, bool]:
+        one = Allowance(START, writes=writes, kept=4, seconds=60)
+        return one.may_merge(), one.may_write(), one.is_spent(START)
+
+    assert [left(n) for n in (7, 6, 1, 0, -1)] == [
+        (True, True, False), (False, True, False), (False, True, False), (False, False, True), (False, False, True)
+    ]  # fmt: skip
+    late = Allowance(START, seconds=60)
+    assert [late.is_spent(START + dt.timedelta(seconds=n)) for n in (60, 61)] == [False, True]
 
 
-def test_what_is_left_is_the_next_passes_and_the_next_runs(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
+# ---------------------------------------------------------------- runs
+
+WRITES = frozenset(
+    {"submit_pull", "merge", "close_pull", "set_status", "upsert_comment", "ensure_issue", "close_issue"}
+)
+
+
+def run(fed: MemoryFed) -> tuple[Reconciled, int]:
+    """One run, and how many writes the forge was asked for that were not there yet."""
+    ctx = fed.context()
+    made = 0
+
+    def write(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal made
+            answer = getattr(ctx.forge, name)(*arguments)
+            made += answer is not False
+            return answer
+
+        return call
+
+    forge = Wrapped(ctx.forge, **{name: write(name) for name in WRITES})
+    done = reconcile(fed.context(repository=ctx.repository, forge=forge), jitter=lambda: 0.5)
+    return done, made
+
+
+def test_what_one_run_does_not_read_is_the_next_ones(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, pulls=1)
     pulls = [fed.submit(site, n + 1.0) for n, site in enumerate((A, B, C, D))]
     assert judged(fed) == [pulls[0].number]
-    done = reconcile(fed.context(), jitter=lambda: 0.5)  # as many passes as it takes
-    assert not done.again
-    assert {m.judgement.pull.number for m in done.merged} == {p.number for p in pulls}
+    for count in (1, 2, 3, 4):
+        done, _ = run(fed)
+        told = [p.number for p in pulls if fed.forge("lena").status(p.head, "fedops/verdict") is not None]
+        assert told == [p.number for p in pulls[:count]], "one run reads one update, in however many passes"
+        assert done.again is (count < 4)
     assert judged(fed) == [p.number for p in pulls]  # remembered verdicts cost nothing
     assert not reconcile(fed.context(), jitter=lambda: 0.5).changed
+
+
+def test_no_run_writes_more_than_it_may_and_the_last_one_has_told_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four merges of three writes; four signals of v0, four of v1, and the former closed."""
+    fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 4}})
+    limit(monkeypatch, writes=12, kept=5)
+    pulls = [fed.submit(site, n + 1.0) for n, site in enumerate((A, B, C, D))]
+    runs: list[tuple[Reconciled, int]] = []
+    while not runs or runs[-1][0].again:
+        runs.append(run(fed))
+    merged = [sorted(m.judgement.pull.number for m in done.merged) for done, _ in runs]
+    assert merged == [[p.number for p in pulls[:2]], [p.number for p in pulls[2:]], []]
+    assert [[v.version for v in done.published] for done, _ in runs] == [[], [1], []]
+    assert [made for _, made in runs] == [2 * 3 + 4, 2 * 3 + 6, 2]
+    opened = fed.forge("lena").issues(frozenset({"signal:train"}))
+    assert sorted(i.title for i in opened) == [f"Train on v1: {site}" for site in sorted((A, B, C, D))]
+
+
+def test_a_flood_leaves_room_for_the_version_and_its_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 2}})
+    limit(monkeypatch, writes=20, kept=12)
+    for site, value in ((A, 1.0), (B, 2.0)):
+        fed.merge_by_hand(fed.submit(site, value).number)
+    flood = [
+        fed.open_pull(C, fed.handed_in(fed.upload(C, 0, arrays(10.0 + n))), branch=f"flood-{n}", signed=False)
+        for n in range(9)
+    ]
+    done, made = run(fed)
+    assert (len(done.published), done.again) == (1, True)
+    assert {s.partition(": ")[2] for s in done.signals} == {f"Train on v1: {s}" for s in (A, B, C, D)}
+    assert (made, len(done.merged)) == (3 * 2 + 4, 3)
+    for count, again in ((3, True), (3, True), (0, False)):  # what was not looked at again may need a word
+        done, made = run(fed)
+        assert (len(done.merged), made, done.again) == (count, 2 * count, again)
+    assert {(fed.forge("lena").status(p.head, "fedops/verdict") or ("", ""))[0] for p in flood} == {"failure"}
+
+
+def test_who_is_told_last_is_told_first_of_the_version_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run makes a version and may tell one site of four: in the order of their names three would never hear."""
+    fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 4}})
+    limit(monkeypatch, writes=2, kept=2)
+    told: list[str] = []
+    for version in range(1, 9):
+        for n, site in enumerate((A, B, C, D)):
+            fed.merge_by_hand(fed.submit(site, version + n / 8).number)
+        done, made = run(fed)
+        assert [v.version for v in done.published] == [version]
+        assert (made <= 2, done.again) == (True, True)
+        told += [line.rpartition(": ")[2] for line in done.signals if "Train on" in line]
+    assert sorted(told[:4]) == sorted(told[4:8]) == sorted((A, B, C, D))
+    open_ones = fed.forge("lena").issues(frozenset({"signal:train"}))
+    assert len(open_ones) == 4, "each site's older signal is closed with the newer"
+
+
+def test_a_late_run_ends_after_its_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = MemoryFed(tmp_path, rules={"trigger": {"quorum": 2}})
+    limit(monkeypatch, seconds=60)
+    for site, value in ((A, 1.0), (B, 2.0)):
+        fed.submit(site, value)
+    passes = 0
+    ctx = fed.context()
+
+    def slow(*_: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        fed.clock.sleep(61)
+        return ctx.forge.open_pulls()
+
+    forge = Wrapped(ctx.forge, open_pulls=slow)
+    done = reconcile(fed.context(repository=ctx.repository, forge=forge), jitter=lambda: 0.5)
+    assert done.again
+    assert [v.version for v in done.published] == []
+    assert [m.judgement.site for m in done.merged] == [A], "one update is always read"
+    done = reconcile(fed.context(repository=ctx.repository, forge=forge), jitter=lambda: 0.5)
+    assert [v.version for v in done.published] == [1]
 
 
 def test_who_opens_many_keeps_nobody_waiting(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,25 +218,32 @@ def test_who_opens_many_keeps_nobody_waiting(fed: MemoryFed, monkeypatch: pytest
     assert judged(fed) == [flood[0].number, *(p.number for p in late)]
 
 
-def test_who_brings_bytes_that_never_come_keeps_nobody_waiting(fed: MemoryFed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two sites' stores are broken; without turns they would use up a budget of two in every run."""
-    limit(monkeypatch, pulls=2)
+@pytest.mark.parametrize("limits", [{"pulls": 2}, {"seconds": 1500}], ids=["pulls", "seconds"])
+def test_who_brings_bytes_that_never_come_keeps_nobody_waiting(
+    fed: MemoryFed, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float]
+) -> None:
+    """Two sites' stores take a quarter of an hour and fail; without turns they would use up every run."""
+    limit(monkeypatch, **limits)
     stuck = [fed.submit(A, 1.0), fed.submit(B, 2.0)]
     late = [fed.submit(C, 3.0), fed.submit(D, 4.0)]
     honest = fed.store.manifest
 
     def manifest(repository: str, digest: Any) -> Any:
         if repository in (f"sites/{A}", f"sites/{B}"):
+            fed.clock.sleep(900)
             raise StoreError("it rains", cause="temporary")
         return honest(repository, digest)
 
     fed.store.manifest = manifest  # type: ignore[method-assign]  # for this test
-    done = reconcile(fed.context(), jitter=lambda: 0.5)
-    assert not done.again
-    states = {p.number: fed.forge("lena").status(p.head, "fedops/verdict") for p in (*stuck, *late)}
-    assert {n: s[1][:6] if s else None for n, s in states.items()} == {
-        stuck[0].number: "the ch", stuck[1].number: "the ch", late[0].number: "waits ", late[1].number: "waits "
-    }  # fmt: skip
+
+    def states() -> list[str]:
+        found = (fed.forge("lena").status(p.head, "fedops/verdict") for p in (*stuck, *late))
+        return [said[1][:6] if said is not None else "" for said in found]
+
+    assert run(fed)[0].again
+    assert states() == ["the ch", "the ch", "", ""]
+    run(fed)
+    assert states() == ["the ch", "the ch", "waits ", "waits "]
 
 
 def test_across_runs_those_that_nobody_has_looked_at_come_first(
@@ -143,19 +263,23 @@ def test_writes_are_bounded_too_and_accepted_ones_come_before_reports(
     fed: MemoryFed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fed.set_rules(merge={"mode": "auto", "approvals": 1})
-    limit(monkeypatch, writes=4)
+    limit(monkeypatch, writes=4, kept=0)
     bad = many(fed, A, 3, NAN)
     good = fed.submit(B, 1.0)
     ctx = fed.context()
     main = refreshed(ctx)
     from fedops.cli.ci_pulls import _merge_each
 
-    run = _merge_each(ctx, ctx.forge.open_pulls(), inspect_all(ctx, main, ctx.forge.open_pulls()))
-    assert [(m.judgement.pull.number, m.outcome) for m in run.done] == [(good.number, "merged")]
-    assert [p.number for p in run.left] == [p.number for p in bad]
-    done = reconcile(fed.context(), jitter=lambda: 0.5)
+    merging = _merge_each(ctx, ctx.forge.open_pulls(), inspect_all(ctx, main, ctx.forge.open_pulls()))
+    assert [(m.judgement.pull.number, m.outcome) for m in merging.done] == [(good.number, "merged")]
+    assert [p.number for p in merging.left] == [p.number for p in bad]
+    told: set[int] = set()
+    for _ in range(9):
+        done, made = run(fed)
+        assert made <= 4
+        told |= {m.judgement.pull.number for m in done.merged}
+    assert {p.number for p in bad} <= told
     assert not done.again
-    assert {p.number for p in bad} <= {m.judgement.pull.number for m in done.merged}
 
 
 def test_one_that_the_forge_refuses_stops_none_of_the_others(fed: MemoryFed) -> None:
