@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedops.adapters import durable
+from fedops.adapters.meter import metered
 from fedops.adapters.oci_layout import ImageLayout, descriptor, tag_of
 from fedops.adapters.refusals import refusal
 from fedops.adapters.store_parts import (
@@ -33,14 +34,18 @@ from fedops.core.artifacts import (
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact, Layer
 from fedops.core.ids import Digest, hex_of_digest
-from fedops.ports import Store
+from fedops.ports import Progress, Store
 
 
 class LayoutStore:
-    """Models in the folder `root`, which must exist: an unmounted share must not look like an empty store."""
+    """Models in the folder `root`, which must exist: an unmounted share must not look like an empty store.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    Args:
+        progress: told of the bytes that are copied; None: nobody is.
+    """
+
+    def __init__(self, root: Path, *, progress: Progress | None = None) -> None:
+        self.root, self._progress = root, progress
 
     def put(self, repository: str, file: Path, annotations: Mapping[str, str], config: bytes = b"{}") -> Artifact:
         """Keep one file as a one-layer manifest; a damaged copy that is already there is replaced.
@@ -56,8 +61,9 @@ class LayoutStore:
                     durable.reported(file, f"copy it into {layout.folder}"),
                     file.open("rb") as source,
                     temporary.open("xb") as target,
+                    metered(self._progress, f"copy to {repository}", file.stat().st_size) as meter,
                 ):
-                    got = durable.stream(source, target, md5=True)
+                    got = durable.stream(meter.reading(source), target, md5=True)
                 layer = Layer(got.sha256, got.size, layer_title(repository, extension))
                 manifest = build_manifest(layer, annotations, config, format=format_of_title(layer.title))
                 if layout.is_whole(layer.sha256, layer.size):
@@ -132,8 +138,9 @@ class LayoutStore:
         with (
             self._opened(repository, f"copy a model to {target}") as layout,
             self._layer(layout, layer, where).open("rb") as source,
+            metered(self._progress, f"copy from {repository}", layer.size) as meter,
         ):
-            save_layer(source, layer, target, where, md5=md5)
+            save_layer(meter.reading(source), layer, target, where, md5=md5)
 
     def open_blob(self, repository: str, layer: Layer, *, md5: str | None = None) -> CheckedReader:
         """Read one layer in order, checked at its end.

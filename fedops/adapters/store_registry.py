@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedops.adapters import durable
+from fedops.adapters.meter import metered
 from fedops.adapters.refusals import refusal
 from fedops.adapters.registry_client import RegistryClient
 from fedops.adapters.registry_credentials import Lookup
 from fedops.adapters.registry_drop import Dropper
 from fedops.adapters.registry_http import ANSWER_SECONDS, CONNECT_SECONDS, Body, Sent, Wire
-from fedops.adapters.registry_sending import FileBody, ReaderBody, metered
+from fedops.adapters.registry_sending import FileBody, ReaderBody
 from fedops.adapters.registry_stream import BlobStream
 from fedops.adapters.store_parts import (
     CheckedReader,

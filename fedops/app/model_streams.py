@@ -5,6 +5,7 @@ Only where every store can do that, and where each byte is needed once; else the
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +20,10 @@ from fedops.core.facts import Artifact, Submission
 from fedops.core.findings import Finding
 from fedops.core.ids import BlobId, repository_of
 from fedops.core.strategies import make_strategy
-from fedops.ports import BlobReader, OpenModel, Streaming
+from fedops.ports import BlobReader, OpenModel, Progress, Streaming
 
 MOST = 48  # models at once: each takes a connection, and room for two chunks
+_TOLD_BYTES = 16 << 20  # progress goes on in steps of this size
 
 
 class LostUpdate(Exception):  # noqa: N818 turned into findings, it is no error
@@ -49,6 +51,33 @@ def can_stream(ctx: Context, main: Snapshot, use: Sequence[Submission]) -> bool:
     return linear and len(use) + len(bases) <= MOST and all(isinstance(store, Streaming) for store in stores)
 
 
+class Tally:
+    """Tells how many bytes of all updates have come; several threads add to it.
+
+    Args:
+        total: bytes in all.
+    """
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._lock, self._untold = progress, threading.Lock(), 0
+        self._task = progress.start("updates", total, "bytes")
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._untold += count
+            if self._untold >= _TOLD_BYTES:
+                self._tell()
+
+    def finish(self) -> None:
+        if self._untold:
+            self._tell()
+        self._progress.finish(self._task)
+
+    def _tell(self) -> None:
+        self._progress.advance(self._task, self._untold)
+        self._untold = 0
+
+
 @dataclass(frozen=True)
 class Streams:
     """Opens models as they come.
@@ -57,12 +86,14 @@ class Streams:
         main: the pinned commit.
         artifacts: record blob -> what its manifest says, which was held against the record.
         md5s: record blob -> hex md5 that the bytes must have, as the record says.
+        tally: of what has come.
     """
 
     ctx: Context
     main: Snapshot
     artifacts: Mapping[BlobId, Artifact]
     md5s: Mapping[BlobId, str]
+    tally: Tally
 
     def update(self, s: Submission) -> tuple[OpenModel | None, tuple[Finding, ...]]:
         """Begin to read what a site handed in.
@@ -77,7 +108,7 @@ class Streams:
             reader = cast("Streaming", store).open_blob(repository_of(s.site), layer, md5=self.md5s[s.record_blob])
         except StoreError as e:
             raise self._lost(s, e) from e
-        source = _Blamed(reader, partial(self._lost, s))
+        source = _Blamed(reader, partial(self._lost, s), self.tally)
         return self.ctx.models.stream(source, layer.size, self.main.submission_policy.limits, where)
 
     def _lost(self, s: Submission, error: StoreError) -> LostUpdate:
@@ -105,16 +136,18 @@ class Streams:
 class _Blamed:
     """A site's bytes: what is wrong with them says whose they are."""
 
-    def __init__(self, source: BlobReader, lost: Callable[[StoreError], LostUpdate]) -> None:
-        self._source, self._lost = source, lost
+    def __init__(self, source: BlobReader, lost: Callable[[StoreError], LostUpdate], tally: Tally) -> None:
+        self._source, self._lost, self._tally = source, lost, tally
 
     def readinto(self, buffer: memoryview, /) -> int:
         try:
-            return self._source.readinto(buffer)
+            count = self._source.readinto(buffer)
         except StoreError as e:
             raise self._lost(e) from e
         except OSError as e:  # of a folder that is not there any more
             raise self._lost(StoreError(f"{e.strerror or e}", cause="temporary")) from e
+        self._tally.add(count)
+        return count
 
     def close(self) -> None:
         self._source.close()

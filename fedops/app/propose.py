@@ -14,7 +14,7 @@ from fedops.app.deciding import excluded_entry as entry_of
 from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
 from fedops.app.model_bytes import UNAVAILABLE, fetch_update, find_update
-from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, can_stream
+from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, Tally, can_stream
 from fedops.app.site_faults import site_fault
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import dump_json
@@ -133,8 +133,8 @@ def _streamed(
 ) -> Aggregated | dict[BlobId, Finding] | None:
     """Aggregate while the bytes come; None: something is wrong that only files can tell more of."""
     records = {w.submission.record_blob: here.merged.records[w.submission.site] for w in weights.weighted}
-    streams = Streams(ctx, here.main, inputs.artifacts, {blob: record.md5 for blob, record in records.items()})
-    task = ctx.progress.start("updates", len(records), "sites")
+    tally = Tally(ctx.progress, sum(record.size for record in records.values()))
+    streams = Streams(ctx, here.main, inputs.artifacts, {blob: r.md5 for blob, r in records.items()}, tally)
     try:
         made = compute(ctx, here.main, weights, streams.update, _target(ctx), opened=streams.base)
     except LostUpdate as e:
@@ -142,7 +142,7 @@ def _streamed(
     except NeedsFile:
         return None
     finally:
-        ctx.progress.finish(task)
+        tally.finish()
     return made if isinstance(made, Aggregated) else None
 
 

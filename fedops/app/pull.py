@@ -92,14 +92,11 @@ def cached_model(ctx: Context, work: Work, main: Snapshot, record: VersionRecord
     if _holds(ctx, path, model):
         return path, False
     path.parent.mkdir(parents=True, exist_ok=True)
-    task = ctx.progress.start(f"pull {GlobalVersion(record.version).short}", model.size, "bytes")
     try:
         _fetch(ctx, main, model, path)
     except StoreError as e:
         if e.slug != "object_missing" or not _recreate(ctx, record, path):
             raise
-    ctx.progress.advance(task, model.size)
-    ctx.progress.finish(task)
     return path, True
 
 

@@ -43,11 +43,14 @@ def models() -> Models:
     return ModelFiles()
 
 
-def store(url: str, *, relative_to: Path, registries: Registries | None = None) -> Store:
+def store(
+    url: str, *, relative_to: Path, registries: Registries | None = None, progress: Progress | None = None
+) -> Store:
     """Open a store by its URL.
 
     Args:
         registries: opens those in registries; None: one for this use, which knows of no federation.
+        progress: told of the bytes that a folder takes or gives; registries know whom they tell.
 
     Raises:
         ConfigError: not the URL of a store.
@@ -55,7 +58,7 @@ def store(url: str, *, relative_to: Path, registries: Registries | None = None) 
     if url.startswith("ocidir:"):
         from fedops.adapters.store_layout import LayoutStore
 
-        return LayoutStore(relative_to / url.removeprefix("ocidir:"))
+        return LayoutStore(relative_to / url.removeprefix("ocidir:"), progress=progress)
     return (registries or registries_of(None)).open(url)
 
 
@@ -139,7 +142,7 @@ def dvc_stores() -> Stores:
             home = read_federation(federation_root(Path.cwd())).store.url
         except ConfigError:  # `dvc get URL` is for everybody
             home = None
-        return store(url, relative_to=Path.cwd(), registries=registries_of(home, progress))
+        return store(url, relative_to=Path.cwd(), registries=registries_of(home, progress), progress=progress)
 
     return Stores(open=opened, base=base)
 
@@ -209,7 +212,7 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
             Context(
                 repository=repo,
                 forge=forge(federation, repo, key or signing_key(root)),
-                stores=lambda url: store(url, relative_to=base, registries=registries),
+                stores=lambda url: store(url, relative_to=base, registries=registries, progress=progress),
                 models=models(),
                 clock=SystemClock(),
                 progress=progress,

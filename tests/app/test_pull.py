@@ -46,8 +46,6 @@ def test_the_current_versions_model_lies_in_its_work_folder(world: World) -> Non
     np.testing.assert_array_equal(load_file(got.path)["weight"], NEXT["weight"])
     assert got.changed
     assert got.downloaded
-    assert world.progress.started == [("pull v1", got.record.model.size, "bytes")]
-    assert world.progress.advanced == {1: got.record.model.size}
 
 
 def test_pulling_twice_changes_nothing_and_downloads_nothing(world: World) -> None:

@@ -220,7 +220,7 @@ def test_status_as_json_shows_pull_requests_windows_and_reasons(history: World, 
     fedops("submit", "mine.safetensors", "--examples", "150", "--base", "v1")
     got = loads(fedops, "status")
     assert got["decision"]["until"].endswith("Z")
-    assert [f["slug"] for f in got["findings"]] == ["record_unreadable"]
+    assert [f["slug"] for f in got["findings"]] == ["record_unreadable", "merged_by_hand"]
     first, second = got["sites"]
     assert (first["pull"]["number"], first["pull"]["verdict"], first["pull"]["owned"]) == (3, None, True)
     assert first["merged_at"] == "2026-03-02T09:30:00Z"

@@ -80,7 +80,7 @@ def test_from_an_empty_folder_to_a_verified_version(tmp_path: Path) -> None:
         "pull request #2: merged",
         "published v1: hospital-a 67%, hospital-b 33%",
     ]
-    assert "updates: 2 sites" in said.err
+    assert "updates: 304 bytes" in said.err  # two models of 152
     value = expected(0.0, ("hospital-a", 0.0, 0), ("hospital-b", 0.0, 0))
     assert {n: a.tolist() for n, a in model(world, 1).items()} == {"b": [value] * 2, "w": [[value] * 3] * 2}
     assert world("hospital-a", "verify", "--all").out.splitlines()[-1] == "2 versions verified, 0 failed"
