@@ -85,7 +85,9 @@ class GitHubForge:
     # ------------------------------------------------------------ pulls
 
     def open_pulls(self) -> Sequence[Pull]:
-        return self._with_heads(self._pulls.open())
+        pulls = self._pulls.open()
+        self._comments.expect({pull.number for pull in pulls})
+        return self._with_heads(pulls)
 
     def pull(self, number: int) -> Pull:
         pull = self._pulls.read(number)
@@ -137,7 +139,7 @@ class GitHubForge:
         return self._verdicts.status(commit, context)
 
     def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
-        return {c: found for c in commits if (found := self._verdicts.status(c, context)) is not None}
+        return self._verdicts.statuses(commits, context)
 
     def upsert_comment(self, number: int, marker: Marker, body: str) -> bool:
         return self._comments.upsert(number, marker, body)
@@ -165,8 +167,11 @@ class GitHubForge:
     def ensure_release(self, tag: str, title: str, body: str) -> bool:
         return ensure_release(self._api, tag, title, body)
 
-    def settings(self, branch: str, tag: str, packages: Sequence[tuple[str, str]]) -> ForgeSettings:
-        return SettingsReader(self._api, self._people).read(branch, tag, packages)
+    def settings(
+        self, branch: str, tag: str, packages: Sequence[tuple[str, str]], *, for_lead: bool = True
+    ) -> ForgeSettings:
+        reader = SettingsReader(self._api, self._people)
+        return reader.read(branch, tag, packages) if for_lead else reader.overview()
 
     # ------------------------------------------------------------ heartbeats
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from fedops.adapters.forge_git_documents import BeatFile, make, parse_time, time_text
@@ -27,6 +28,7 @@ _BODY = (
 )
 _DOCUMENT = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
 _MAX_BYTES = 8_192
+_MANY = 2  # open pull requests; of fewer, each is asked for its comments
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +38,12 @@ class Comments:
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
         self._people = people
+        self._open: frozenset[int] = frozenset()
+        self._together: dict[int, list[dict[str, Any]]] | None = None  # ours on those, as far as they were listed
+
+    def expect(self, numbers: Collection[int]) -> None:
+        """Say which pull requests are open: what many of them are told is looked up together, once."""
+        self._open = frozenset(numbers)
 
     def bodies(self, number: int) -> Sequence[str]:
         return tuple(str(c["body"] or "") for c in self.all(number))
@@ -50,9 +58,13 @@ class Comments:
         A comment of another account is never ours, whatever it begins with: its author could change it again.
         """
         text = marker.stamp(body)
+        if self._is_said(number, marker, text):
+            return False
         mine = self._mine(number, marker)
         if mine is not None and same_text(mine["body"], text):
             return False
+        if self._together is not None:
+            self._together.pop(number, None)
         if mine is not None:
             self._api.patch(f"/issues/comments/{mine['id']}", {"body": text})
         else:
@@ -64,6 +76,32 @@ class Comments:
         me = self._people.me().id
         found = (c for c in self.all(number) if account_of(c["user"]).id == me and marker.marks(c["body"] or ""))
         return next(found, None)
+
+    def _is_said(self, number: int, marker: Marker, text: str) -> bool:
+        """True if the comment is among those that were listed together, and says this; what is not, is asked for alone."""
+        if number not in self._open or len(self._open) < _MANY:
+            return False
+        if self._together is None:
+            self._together = self._list_together()
+        mine = [c for c in self._together.get(number, ()) if marker.marks(c["body"] or "")]
+        return bool(mine) and same_text(min(mine, key=lambda c: int(c["id"]))["body"], text)
+
+    def _list_together(self) -> dict[int, list[dict[str, Any]]]:
+        """Our comments on the open pull requests, the last changed first, in far fewer requests than one for each.
+
+        Those of closed ones are in the list too, and they are of every year: so it is read until each open one was seen,
+        and never further than costs one request for twenty of them.
+        """
+        me = self._people.me().id
+        found: dict[int, list[dict[str, Any]]] = {}
+        most = 100 * (1 + len(self._open) // 20)
+        for comment in islice(self._api.pages("/issues/comments", sort="updated", direction="desc"), most):
+            number = int(str(comment["issue_url"]).rpartition("/")[2])
+            if number in self._open and account_of(comment["user"]).id == me:
+                found.setdefault(number, []).append(comment)
+                if len(found) == len(self._open):
+                    break
+        return found
 
 
 class Beats:

@@ -27,6 +27,8 @@ _TIMEOUT = 60  # seconds
 _HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _MAX_PAGES = 10_000
 _LINK = re.compile(r"<([^>]*)>([^<]*)")
+# How GitHub's tokens begin that are an app's on one repository, and no user's; the token of a workflow's job is one.
+_APPS = "ghs_"
 
 
 class GitHubApi:
@@ -36,6 +38,9 @@ class GitHubApi:
         repository: "owner/name".
         token: None reads what is public.
         pace: seconds between two requests, and between two that write; default: PACE.
+
+    Attributes:
+        is_app: the token says of itself that no user is behind it.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class GitHubApi:
         self.host = host
         self.name = repository
         self.clock = clock
+        self.is_app = token is not None and token.startswith(_APPS)
         between, between_writes = PACE if pace is None else pace
         self._facts: Mapping[str, Any] | None = None
         self._github = Github(

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from fedops.adapters.github_http import GitHubApi
 from fedops.adapters.github_shapes import account_of
-from fedops.core.facts import Account
+from fedops.core.facts import Account, Json
 
 JOB_TOKEN = "github-actions[bot]"  # noqa: S105 a login
 
@@ -36,10 +36,13 @@ class People:
             ForgeError: auth, without a token or with one that is refused.
         """
         if self._me is None:
-            # NOTE: the token of a workflow's job is refused with 403 "Resource not accessible by integration".
-            answer = self._api.anywhere("/user", accept=(403,))
-            self._has_user = answer.ok
-            if not answer.ok:
-                answer = self._api.anywhere(f"/users/{quote(self._bot)}")
-            self._me = account_of(answer.data)
+            user = None if self._api.is_app else self._user()
+            self._has_user = user is not None
+            self._me = account_of(user or self._api.anywhere(f"/users/{quote(self._bot)}").data)
         return self._me
+
+    def _user(self) -> Json:
+        """GitHub's document; None for a token that no user is behind."""
+        # NOTE: 403 "Resource not accessible by integration", where the token's own words do not say so.
+        answer = self._api.anywhere("/user", accept=(403,))
+        return answer.data if answer.ok else None

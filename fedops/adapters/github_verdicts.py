@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -23,6 +23,8 @@ class Verdicts:
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
         self._people = people
+        # What `statuses` read and `status` was not asked for yet.
+        self._ahead: dict[tuple[CommitId, str], tuple[str, str] | None] = {}
 
     def reviews(self, number: int) -> Sequence[Review]:
         """The latest yes or no of each account; a comment takes nothing back, a dismissal does."""
@@ -62,10 +64,22 @@ class Verdicts:
     ) -> None:
         """Set a status, unless it says so already: a commit may have 1,000 of them for one context."""
         said = text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - 1] + "…"
-        if self.status(commit, context) != (state, said):
+        self._ahead.pop((commit, context), None)
+        if self._read(commit, context) != (state, said):
             self._api.post(f"/statuses/{commit}", {"state": state, "context": context, "description": said})
 
     def status(self, commit: CommitId, context: str) -> tuple[str, str] | None:
+        """(state, text); what `statuses` has just read is given out once, so that who waits for a change sees it."""
+        key = (commit, context)
+        return self._ahead.pop(key) if key in self._ahead else self._read(commit, context)
+
+    def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
+        """Those of several commits, one request each: GitHub has no list of them."""
+        read = {commit: self._read(commit, context) for commit in commits}
+        self._ahead |= {(commit, context): found for commit, found in read.items()}
+        return {commit: found for commit, found in read.items() if found is not None}
+
+    def _read(self, commit: CommitId, context: str) -> tuple[str, str] | None:
         path = f"/commits/{quote(commit)}/status"
         # NOTE: 422 and 404 both mean that GitHub knows no such commit.
         found = self._api.find(f"{path}?per_page=100", absent=(404, 422))

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 
 from fedops.app.context import Context
 from fedops.app.inspect import Judgement, judge_documents, refreshed
-from fedops.app.snapshot import Snapshot
+from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Marker, VerdictState
 from fedops.core.findings import errors
@@ -41,12 +41,13 @@ def merge_pull(ctx: Context, inspected: Judgement) -> Merged:
     """
     if inspected.verdict.state == "not_a_submission":
         return Merged(inspected, "ignored", changed=False)
-    main = refreshed(ctx)
-    now = _again(ctx, main, inspected)
+    # As last fetched, that is after the pull requests were listed: what is not merged needs no newer one.
+    main = main_snapshot(ctx.repository)
+    now = _stands(ctx, main, inspected)
+    if now is not None and now.verdict.state == "accepted" and (moved := refreshed(ctx)).commit != main.commit:
+        main, now = moved, _stands(ctx, moved, inspected)
     if now is None:
         return Merged(inspected, "lost", changed=True)
-    if now.verdict.state == "accepted" and (note := missing_approvals(ctx, main, now)):
-        now = replace(now, verdict=replace(now.verdict, state="pending"), note=note, awaits_approval=True)
     match now.verdict.state:
         case "accepted":
             return _merge(ctx, main, now)
@@ -58,6 +59,14 @@ def merge_pull(ctx: Context, inspected: Judgement) -> Merged:
             return Merged(now, "ignored", changed=False)
         case never:
             assert_never(never)
+
+
+def _stands(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:
+    """How the pull request stands with this main, approvals counted; None as in `_again`."""
+    now = _again(ctx, main, inspected)
+    if now is None or now.verdict.state != "accepted" or not (note := missing_approvals(ctx, main, now)):
+        return now
+    return replace(now, verdict=replace(now.verdict, state="pending"), note=note, awaits_approval=True)
 
 
 def _again(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:

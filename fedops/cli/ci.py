@@ -87,7 +87,7 @@ def publish(input_commit: str, decided_at: str, proposal: str, github_output: Pa
         outcome = bring(ctx, pinned, at, ticket, jitter=random.random)
         now = decided(ctx)
         if isinstance(outcome, Published):
-            # Here, since the job that signals may not write to the repository, nor to its releases.
+            # Also where a person brought the version, and only its tag was pushed.
             announce(ctx, now.main.federation, outcome.record)
     version = outcome.record.version if isinstance(outcome, Published) else None
     pull = outcome.pull.number if isinstance(outcome, Opened) else None
@@ -105,24 +105,28 @@ def publish(input_commit: str, decided_at: str, proposal: str, github_output: Pa
 
 @ci_command.command()
 @click.option("--skipped", default="", help="Output of `ci aggregate`: what it had to leave out, and why.")
+@output_option
 @format_option
-def signal(skipped: str, fmt: Format) -> None:
+def signal(skipped: str, github_output: Path | None, fmt: Format) -> None:
     """Repair the registry's display tag, delete inputs that are no longer kept, then open and close signal issues."""
     from fedops.app.inspect import refreshed
-    from fedops.app.reconcile import Reconciled, repair, signal_all
+    from fedops.app.reconcile import Reconciled, signal_all
+    from fedops.app.repair import repair_tag
     from fedops.app.retention import retire
     from fedops.cli.wire import open_context
 
     left_out, done = skipped_blobs(skipped), Reconciled()
     with open_context() as (_, ctx):
         main = refreshed(ctx)
-        repaired, retired = repair(ctx, main), retire(ctx, main)
+        # Not its page: this job may not write to the repository, nor to its releases. `ci merge` has it made again.
+        repaired, retired = repair_tag(ctx, main), retire(ctx, main)
         told = signal_all(ctx, done, left_out)
+    write_outputs(github_output, {"left": word(done.again)})
     findings, texts = (*retired.findings, *done.findings), [*done.signals, *retired.texts]
+    texts += ["something is left: run it again"] * done.again
     changed = told or bool(retired.texts) or repaired
-    result = document(
-        "signal", ok=True, changed=changed, findings=findings, signals=done.signals, mended=list(retired.texts)
-    )
+    told_of = {"signals": done.signals, "mended": list(retired.texts), "left": done.again}
+    result = document("signal", ok=True, changed=changed, findings=findings, **told_of)
     emit(fmt, result, "\n".join(map(printable, texts)) or "nothing to do")
     if fmt == "text":
         say_findings(findings)

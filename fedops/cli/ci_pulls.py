@@ -79,6 +79,7 @@ def _judged_line(judged: Judgement) -> str:
 def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
     """Merge what inspect accepted, report to each pull request, and decide whether a version is due."""
     from fedops.app.inspect import open_work, refreshed
+    from fedops.app.repair import repair_page
     from fedops.app.retag import restore_tags
     from fedops.app.snapshot import time_text
     from fedops.app.verdicts import load_verdicts
@@ -92,6 +93,8 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
         remembered = run.end()
         retagged = restore_tags(ctx, refreshed(ctx))
         now = decided(ctx, tending=True)
+        # Here, since of the jobs that always run this one alone may write to the repository, and to its releases.
+        paged = repair_page(ctx, now.main)
     done = sorted(run.done, key=lambda m: m.judgement.pull.number)
     left = len(judged) < len(pulls) or bool(run.left) or any(m.outcome == "lost" and m.changed for m in done)
     outputs = {
@@ -106,8 +109,9 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
     lines.append("a version is due" if now.due else f"no version now: {why_not(now.decision, stray=bool(now.strays))}")
     lines += ["something is left: run it again"] * left
     lines += [f"{GlobalVersion(number).tag}  made again" for number in retagged.numbers]
+    lines += [f"{GlobalVersion(now.main.version.version).tag}  has its page"] * paged
     findings = [*run.failed, *now.strays, *retagged.findings]
-    changed = remembered or any(m.changed for m in done) or bool(retagged.numbers) or bool(now.reviews)
+    changed = remembered or paged or any(m.changed for m in done) or bool(retagged.numbers) or bool(now.reviews)
     emit(fmt, document("merge", ok=not findings, changed=changed, findings=findings) | outputs, "\n".join(lines))
     if fmt == "text":
         say_findings(findings)

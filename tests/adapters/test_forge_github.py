@@ -268,10 +268,17 @@ def test_what_is_refused_as_there_and_is_not_is_told(world: FaceWorld) -> None:
 
 
 def test_a_job_s_token_has_no_user_and_is_known_by_its_login(world: FaceWorld) -> None:
-    bot = world.hub.add_job("job-token")
+    bot = world.hub.add_job("job-token", {})
     assert made(world, token="job-token").whoami() == Account(bot.login, bot.id)
-    app = world.hub.add_job("app-token", "ours[bot]", 77)
+    app = world.hub.add_job("app-token", {}, "ours[bot]", 77)
     assert made(world, token="app-token", bot="ours[bot]").whoami() == Account(app.login, 77)
+
+
+def test_a_token_that_begins_as_a_job_s_does_is_not_asked_for_its_user(world: FaceWorld) -> None:
+    bot = world.hub.add_job("ghs_of_a_job", {})
+    job = made(world, token="ghs_of_a_job")
+    assert [job.whoami(), job.whoami()] == [Account(bot.login, bot.id)] * 2
+    assert (asked(world, "GET", "/user"), world.hub.refused) == (0, [])
 
 
 def test_without_a_token_what_is_public_can_be_read_and_no_more(world: FaceWorld) -> None:
@@ -335,7 +342,7 @@ def test_a_site_hands_in_from_its_fork_and_a_lead_from_a_branch(world: FaceWorld
 
 
 def test_a_job_hands_in_from_a_branch(world: FaceWorld) -> None:
-    world.hub.add_job("job-token")
+    world.hub.add_job("job-token", {"pull-requests": "write"})
     repository = world.repository("lena")
     head = repository.write_commit((main_of(repository),), {RepoPath("global/x"): b"x\n"}, "v9", at=START)
     pull = made(world, token="job-token").submit_pull(head, "version/v9", "v9", "b")
@@ -519,6 +526,27 @@ def test_a_long_status_is_cut_and_set_once(world: FaceWorld) -> None:
     for _ in range(2):
         lena.set_status(head, "failure", "fedops/verdict", "x" * 200)
     assert [s.description for s in world.hub.statuses] == ["x" * 139 + "…"]
+
+
+def test_statuses_read_together_are_given_out_once_and_then_asked_for_again(world: FaceWorld) -> None:
+    one, two = opened(world), opened(world, "bob", "2")
+    lena = made(world)
+    lena.set_status(one, "pending", "fedops/verdict", "looking")
+
+    def requests() -> int:
+        return asked(world, "GET", "/status")
+
+    before = requests()
+    assert dict(lena.statuses({one, two}, "fedops/verdict")) == {one: ("pending", "looking")}
+    assert lena.status(one, "fedops/verdict") == ("pending", "looking")
+    assert lena.status(two, "fedops/verdict") is None
+    assert requests() - before == 2
+    made(world).set_status(one, "success", "fedops/verdict", "accepted")
+    assert lena.status(one, "fedops/verdict") == ("success", "accepted"), "who waits for it sees the change"
+    # What one sets oneself is never taken from what was read before.
+    lena.statuses({two}, "fedops/verdict")
+    lena.set_status(two, "failure", "fedops/verdict", "no")
+    assert lena.status(two, "fedops/verdict") == ("failure", "no")
 
 
 def test_a_comment_that_somebody_else_wrote_with_our_marker_is_not_ours(world: FaceWorld) -> None:

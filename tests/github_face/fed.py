@@ -14,13 +14,15 @@ from fedops.core.github_hosts import host_of
 from fedops.core.ids import RepoPath
 from fedops.ports import Clock, Forge, Repository
 from tests.github_face.hub import NAME, OWNER, Hub
+from tests.github_face.rights import jobs_of, together, workflow
 from tests.github_face.server import serving
 from tests.scenario.fed import ACCOUNTS, GitFed
 from tests.sshkeys import SshKey, make_key
 
 
 def token_of(who: str) -> str:
-    return f"token-of-{who}"
+    """A person's, or that of the bot, which does in one process what the jobs of reconcile.yml do."""
+    return f"token-of-{who}" if who != "bot" else "ghs_all_of_reconcile"
 
 
 class GitHubFed(GitFed):
@@ -37,7 +39,7 @@ class GitHubFed(GitFed):
         self.stack = contextlib.ExitStack()
         self.server = self.stack.enter_context(serving(self.hub))
         self.hub.add_repo(self.origin, {ACCOUNTS[who].login for who in self.leads})
-        self.hub.add_job(token_of("bot"))
+        self.hub.add_job(token_of("bot"), together(jobs_of(workflow("reconcile.yml"))))
         for who in people:
             user = self.hub.add_user(ACCOUNTS[who].login, ACCOUNTS[who].id, token_of(who))
             if who not in self.leads:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.github_face.openapi import Exchange
+from tests.github_face.rights import Rights
 from tests.github_face.settings import Settings
 
 OWNER, NAME = "fed-org", "demo"
@@ -23,6 +24,14 @@ class User:
     login: str
     id: int
     kind: Literal["User", "Bot", "Organization"] = "User"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Who a workflow's job is, and what its token may do here; nothing elsewhere."""
+
+    user: User
+    rights: Rights
 
 
 @dataclass
@@ -71,6 +80,11 @@ class Comment:
     author: User
     body: str
     at: dt.datetime
+    edited: dt.datetime | None = None
+
+    @property
+    def touched(self) -> dt.datetime:
+        return self.edited or self.at
 
 
 @dataclass
@@ -137,7 +151,8 @@ class Hub:
         self.now = now
         self.lock = threading.RLock()
         self.users: dict[str, User] = {}  # by token
-        self.jobs: dict[str, User] = {}  # tokens without a user, as a workflow's job has one
+        self.jobs: dict[str, Job] = {}  # by token
+        self.bots: dict[str, User] = {}  # by login
         self.repos: dict[str, Repo] = {}  # by name in lower case
         self.items: dict[int, Item] = {}
         self.comments: dict[int, Comment] = {}
@@ -150,6 +165,9 @@ class Hub:
         self.before_merge: list[Callable[[], object]] = []
         self.exchanges: list[Exchange] = []
         self.requests: list[tuple[str, str, str]] = []  # method, path, Authorization: of git too
+        self.minted: list[str] = []  # tokens of jobs, gone or not
+        self.refused: list[tuple[str, str, str]] = []  # token of a job, method, path: what it had no right to
+        self.dispatches: list[tuple[str, Mapping[str, str]]] = []  # workflow file, inputs
         self._ids = itertools.count(1001)
 
     # ------------------------------------------------------------ accounts and repositories
@@ -159,9 +177,10 @@ class Hub:
         self.users[token] = user
         return user
 
-    def add_job(self, token: str, login: str = "github-actions[bot]", number: int = 41898282) -> User:
-        bot = User(login, number, "Bot")
-        self.jobs[token] = bot
+    def add_job(self, token: str, rights: Rights, login: str = "github-actions[bot]", number: int = 41898282) -> User:
+        """A token without a user, as a workflow's job has one."""
+        bot = self.bots[login] = User(login, number, "Bot")
+        self.jobs[token] = Job(bot, rights)
         return bot
 
     def add_repo(self, path: Path, writers: set[str], owner: User | None = None, parent: Repo | None = None) -> Repo:
@@ -185,10 +204,11 @@ class Hub:
         return self.repos[f"{OWNER}/{NAME}"]
 
     def user_of(self, login: str) -> User | None:
-        known = [*self.users.values(), *self.jobs.values(), *(repo.owner for repo in self.repos.values())]
+        known = [*self.users.values(), *self.bots.values(), *(repo.owner for repo in self.repos.values())]
         return next((u for u in known if u.login.lower() == login.lower()), None)
 
     def may_write(self, user: User | None, repo: Repo) -> bool:
+        """True for who has the role; of a job's token what it may do was asked before (jobs.py)."""
         return user is not None and (user.login in repo.writers or (user.kind == "Bot" and repo is self.upstream))
 
     # ------------------------------------------------------------ items

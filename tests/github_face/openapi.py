@@ -25,6 +25,7 @@ FORGOTTEN = {
     ("issues/list-comments", 422),
     ("packages/get-package-for-organization", 404),
     ("packages/get-package-for-user", 404),
+    ("actions/create-workflow-dispatch", 404),
 }
 # Ends of the way to a field that GitHub sends as null although the description does not say so: the reason of an open
 # issue, and the source of a pull request whose fork was deleted.

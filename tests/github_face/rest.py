@@ -128,7 +128,15 @@ def update_issue(call: Call) -> Result:
 
 def list_comments(call: Call) -> Result:
     number = call.item().number
-    return 200, [shapes.comment(c) for c in call.hub.comments.values() if c.number == number]
+    return 200, [shapes.comment(c, call.url) for c in call.hub.comments.values() if c.number == number]
+
+
+def list_all_comments(call: Call) -> Result:
+    found = list(call.hub.comments.values())
+    if "sort" in call.query:
+        key = "touched" if call.query["sort"] == "updated" else "at"
+        found.sort(key=lambda c: getattr(c, key), reverse=call.query.get("direction", "desc") == "desc")
+    return 200, [shapes.comment(c, call.url) for c in found]
 
 
 def create_comment(call: Call) -> Result:
@@ -136,15 +144,15 @@ def create_comment(call: Call) -> Result:
     comment = Comment(call.hub.next_id(), item.number, call.who, call.body["body"], call.hub.now())
     call.hub.comments[comment.id] = comment
     item.touched = call.hub.now()
-    return 201, shapes.comment(comment)
+    return 201, shapes.comment(comment, call.url)
 
 
 def update_comment(call: Call) -> Result:
     comment = call.hub.comments[int(call.part[0])]
     if call.who != comment.author and not call.hub.may_write(call.user, call.hub.upstream):
         raise Refused(403, "Must have admin rights to Repository.")
-    comment.body = call.body["body"]
-    return 200, shapes.comment(comment)
+    comment.body, comment.edited = call.body["body"], call.hub.now()
+    return 200, shapes.comment(comment, call.url)
 
 
 def list_labels(call: Call) -> Result:
@@ -220,6 +228,17 @@ def update_release(call: Call) -> Result:
     return 200, shapes.release(one)
 
 
+# ---------------------------------------------------------------- workflows
+
+
+def dispatch(call: Call) -> Result:
+    file, inputs = call.part[0], call.body.get("inputs", {})
+    if call.hub.ref(call.repo, f"{call.body['ref']}:.github/workflows/{file}") is None:
+        raise Refused(404, "Not Found")
+    call.hub.dispatches.append((file, inputs))
+    return 204, None
+
+
 Handler = Callable[[Call], Result]
 ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
     (method, re.compile(pattern + r"\Z"), handler)
@@ -233,6 +252,7 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
         ("PATCH", r"/issues/(\d+)", update_issue),
         ("GET", r"/issues/(\d+)/comments", list_comments),
         ("POST", r"/issues/(\d+)/comments", create_comment),
+        ("GET", "/issues/comments", list_all_comments),
         ("PATCH", r"/issues/comments/(\d+)", update_comment),
         ("GET", "/labels", list_labels),
         ("POST", "/labels", create_label),
@@ -241,5 +261,6 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
         ("GET", "/releases/tags/(.+)", get_release),
         ("POST", "/releases", create_release),
         ("PATCH", r"/releases/(\d+)", update_release),
+        ("POST", "/actions/workflows/([^/]+)/dispatches", dispatch),
     )
 ]

@@ -15,10 +15,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.github_face import rest, rest_pulls, rest_settings, shapes
 from tests.github_face.hub import Fault, Hub, Repo, User
+from tests.github_face.jobs import may
 from tests.github_face.openapi import Exchange, github
 from tests.github_face.rest import Call, Refused
 
 API = "/api/v3"
+NO_RIGHT = "Resource not accessible by integration"  # what GitHub says to the token of an app or a job
 
 
 class Cut(Exception):  # noqa: N818 the line breaks
@@ -91,7 +93,8 @@ class Handler(BaseHTTPRequestHandler):
             except AssertionError as e:
                 status, answer = 500, {"message": f"the test's server: {e!r}"}
             hub.exchanges.append(Exchange(self.command, path, body, status, answer))
-        self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, json.dumps(answer).encode())
+        data = json.dumps(answer).encode() if answer is not None else b""
+        self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, data)
 
     def served(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
         hub = self.server.hub
@@ -103,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
             self.fail(fault, headers)
         if isinstance(answer, list):
             answer = self.page(path, answer, headers)
-        elif "statuses" in answer:
+        elif answer is not None and "statuses" in answer:
             answer["statuses"] = self.page(path, answer["statuses"], headers)
         return status, answer
 
@@ -113,16 +116,17 @@ class Handler(BaseHTTPRequestHandler):
         headers |= fault.headers
         raise Refused(fault.status, fault.message)
 
+    def token(self) -> str:
+        """As sent; empty: none."""
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        return base64.b64decode(token).decode().partition(":")[2] if kind == "Basic" else token
+
     def user(self) -> User | None:
         """Who asks; a token that nobody has is refused."""
-        said = self.headers.get("Authorization")
-        if said is None:
+        if self.headers.get("Authorization") is None:
             return None
-        kind, _, token = said.partition(" ")
-        if kind == "Basic":
-            token = base64.b64decode(token).decode().partition(":")[2]
-        hub = self.server.hub
-        user = hub.users.get(token) or hub.jobs.get(token)
+        token, hub = self.token(), self.server.hub
+        user = hub.jobs[token].user if token in hub.jobs else hub.users.get(token)
         if user is None:
             raise Refused(401, "Bad credentials")
         return user
@@ -133,7 +137,8 @@ class Handler(BaseHTTPRequestHandler):
             if user is None:
                 raise Refused(401, "Requires authentication")
             if user.kind == "Bot":
-                raise Refused(403, "Resource not accessible by integration")
+                hub.refused.append((self.token(), self.command, url.path))
+                raise Refused(403, NO_RIGHT)
             return 200, shapes.account(user)
         if rest_settings.PACKAGE.match(url.path):
             return rest_settings.get_package(hub, user, url.path)
@@ -151,6 +156,8 @@ class Handler(BaseHTTPRequestHandler):
         for method, pattern, handler in (*rest.ROUTES, *rest_pulls.ROUTES, *rest_settings.ROUTES):
             match = pattern.match(rest_of)
             if match is not None and method == self.command:
+                if not may(hub, self.token(), repo, method, rest_of):
+                    raise Refused(403, NO_RIGHT)
                 query = dict(parse_qsl(url.query))
                 return handler(Call(hub, user, repo, where, query, body, match.groups()))
         raise Refused(404, "Not Found")
@@ -184,6 +191,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(401, {"WWW-Authenticate": 'Basic realm="GitHub"'}, b"Authentication required")
         elif writes and not hub.may_write(user, repo):
             self.send(403, {}, b"Permission denied")
+        elif not may(hub, self.token(), repo, "PUSH" if writes else "FETCH", ""):
+            self.send(403, {}, f"Permission to {repo.full_name}.git denied to {user and user.login}.".encode())
         else:
             status, headers, data = self.backend(repo, service, url.query, body)
             if service == "git-receive-pack":

@@ -100,9 +100,15 @@ def issue(one: Item, url: str) -> dict[str, Any]:
     return github().filled("issue", values)
 
 
-def comment(one: Comment) -> dict[str, Any]:
-    at = time(one.at)
-    values = {"id": one.id, "user": user(one.author), "body": one.body, "created_at": at, "updated_at": at}
+def comment(one: Comment, url: str) -> dict[str, Any]:
+    values = {
+        "id": one.id,
+        "user": user(one.author),
+        "body": one.body,
+        "created_at": time(one.at),
+        "updated_at": time(one.touched),
+        "issue_url": f"{url}/issues/{one.number}",
+    }
     return github().filled("issue-comment", values)
 
 

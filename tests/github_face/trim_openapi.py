@@ -34,6 +34,7 @@ OPERATIONS = {
     f"{REPO}/issues": ["get", "post"],
     f"{REPO}/issues/{{issue_number}}": ["get", "patch"],
     f"{REPO}/issues/{{issue_number}}/comments": ["get", "post"],
+    f"{REPO}/issues/comments": ["get"],
     f"{REPO}/issues/comments/{{comment_id}}": ["patch"],
     f"{REPO}/labels": ["get", "post"],
     f"{REPO}/releases": ["get", "post"],
@@ -46,6 +47,7 @@ OPERATIONS = {
     f"{REPO}/rulesets": ["get"],
     f"{REPO}/rulesets/{{ruleset_id}}": ["get"],
     f"{REPO}/collaborators": ["get"],
+    f"{REPO}/actions/workflows/{{workflow_id}}/dispatches": ["post"],
     f"{REPO}/actions/permissions": ["get"],
     f"{REPO}/actions/permissions/workflow": ["get"],
     f"{REPO}/actions/permissions/selected-actions": ["get"],
@@ -53,7 +55,8 @@ OPERATIONS = {
     "/orgs/{org}/packages/{package_type}/{package_name}": ["get"],
     "/users/{username}/packages/{package_type}/{package_name}": ["get"],
 }
-PROSE = {"description", "summary", "example", "examples", "externalDocs", "x-github", "x-octokit", "tags", "title"}
+PROSE = {"description", "summary", "example", "examples", "externalDocs", "tags", "title"}
+PROSE |= {"x-github", "x-github-breaking-changes", "x-octokit"}  # of other versions, and of GitHub's own pages
 NAMES = {"properties", "schemas", "responses", "parameters", "headers", "paths"}  # whose keys are names, not keywords
 
 

@@ -1,7 +1,8 @@
 """The real parts together: five versions on a GitHub and a registry with scoped tokens, and verify from a fresh clone.
 
 Over loopback HTTP: PyGithub and git's smart HTTP against the face of tests/github_face, oras against the distribution
-registry. Sites hand in signed commits from forks, one of them with a store of its own; a lead approves each head.
+registry. Sites hand in signed commits from forks, one of them with a store of its own; a lead approves each head. What
+nobody signed is refused, and each job of CI has the rights that its workflow file gives it, and no others.
 """
 
 from __future__ import annotations
@@ -96,12 +97,26 @@ def train_again(world: GitHubWorld, site: str, examples: int) -> Any:
     return world.json(site, "submit")["pull"]
 
 
+def refuses_what_nobody_signed(world: GitHubWorld, site: str) -> None:
+    """Although everything else of it is right, and a lead approved it."""
+    [number] = world.hand_in(site)
+    world.unsign(site, number)
+    world.approve(number)
+    assert world.jobs()["due"] == "false"
+    [comment] = [c.body for c in world.hub.comments.values() if c.number == number]
+    assert "signature_invalid" in comment
+    assert world.hub.statuses[-1].description == "rejected: signature_invalid"
+    assert (world.hub.items[number].state, submissions(world)) == ("open", [])
+
+
 def play(world: GitHubWorld) -> Values:
     """Five versions; what each is made of, by hand."""
     values = Values()
-    world("ci", "ci", "signal")  # as the lead's first push wakes it: v0 has a page and signals
+    world.jobs()  # as the lead's first push wakes them
+    assert [r.tag for r in world.hub.releases] == ["global@v0.0.0"]
     assert open_signals(world) == [f"Train on v0: {site}" for site in SITES]
 
+    refuses_what_nobody_signed(world, A)
     world.approve(*world.hand_in(*SITES))
     values.add(clinic_c=0, hospital_a=0, hospital_b=0)
     made(world, values, {A: 1, B: 1, C: 1})
@@ -115,9 +130,12 @@ def play(world: GitHubWorld) -> Values:
 
     late = world.hand_in(C)
     assert late == [numbers[C]], "one site, one open pull request"
+    reject(world, *late)
     world.approve(*world.hand_in(A, B))
     values.add(hospital_a=2, hospital_b=2)
     made(world, values, {A: 3, B: 3, C: 1})
+    assert world.hub.items[numbers[C]].state == "open", "what a lead rejected is not merged, and its site may go on"
+    assert "a lead asks for changes" in [status.description for status in world.hub.statuses]
 
     world.approve(*late, *world.hand_in(A))
     values.add(clinic_c=2, hospital_a=3)  # clinic-c comes late, with half of its weight
@@ -127,6 +145,17 @@ def play(world: GitHubWorld) -> Values:
     values.add(clinic_c=4, hospital_a=4, hospital_b=4)
     made(world, values, {A: 5, B: 5, C: 5})
     return values
+
+
+def reject(world: GitHubWorld, number: int) -> None:
+    """A lead who had approved says no by a command; on GitHub's page it is a request for changes."""
+    world.approve(number)
+    assert "approved" in world("lead", "review", str(number), "--approve").out, "said twice, it is said once"
+    world("lead", "review", str(number), "--reject", code=2)  # a site must be told why
+    said = world("lead", "review", str(number), "--reject", "--reason", "train longer").out
+    assert said.startswith(f"#{number} ")
+    mine = [r for r in world.hub.reviews if r.number == number and r.author.login == "lena"]
+    assert [(r.state, r.body) for r in mine[-2:]] == [("APPROVED", ""), ("CHANGES_REQUESTED", "train longer")]
 
 
 def made(world: GitHubWorld, values: Values, told: Mapping[str, int]) -> None:
@@ -163,6 +192,7 @@ def test_three_fork_sites_make_five_versions_that_anybody_verifies(fed: Fed) -> 
 
     commits = submissions(world)
     assert len(commits) == 3 + 2 + 2 + 2 + 3, "clinic-c's two on v1 were pushed over"
+    assert "require_signed: true" in world.show("policies/submission.yaml")
     assert all("BEGIN SSH SIGNATURE" in git(world.origin, "cat-file", "commit", c) for c in commits)
 
     with closing(registry_store(fed.proxy.host, token_hosts=frozenset({fed.service.host}), path=PATH)) as anybody:
@@ -172,6 +202,8 @@ def test_three_fork_sites_make_five_versions_that_anybody_verifies(fed: Fed) -> 
     before = world.hub.snapshot()
     world.jobs()
     assert world.hub.snapshot() == before, "run again, the jobs change nothing"
+    assert world.job("audit", file="audit.yml")["ok"] is True
+    assert world.hub.refused == [], "each job's rights suffice"
     well_set_up(world)
     nothing_leaked(fed)
 
@@ -189,5 +221,6 @@ def nothing_leaked(fed: Fed) -> None:
     kinds = {seen.headers.get("authorization", "none").partition(" ")[0] for seen in fed.proxy.seen}
     assert kinds == {"none", "Bearer"}
     files = [p for p in fed.world.folder.rglob("*") if p.is_file() and "objects" not in p.parts]
-    secrets = [text.encode() for text in (JOB, *PASSWORDS.values(), *fed.world.hub.users)]
+    tokens = (JOB, *fed.world.hub.minted, *fed.world.hub.users)
+    secrets = [text.encode() for text in (*tokens, *PASSWORDS.values())]
     assert [(p, s) for p in files for s in secrets if s in p.read_bytes()] == []
