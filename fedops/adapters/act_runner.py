@@ -19,12 +19,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedops.adapters.act_actions import demand_runnable, place_stand_ins
 from fedops.adapters.act_api import LocalApi, local_api
 from fedops.adapters.act_output import Told, read_messages
+from fedops.adapters.act_settings import Settings, place_settings
 from fedops.adapters.git_process import GitProcess
 from fedops.core.errors import ConfigError
 from fedops.core.workflows import FOLDER, RUNNER
@@ -62,6 +63,7 @@ class ActRunner:
         path: PATH of the steps; git, ssh-keygen and bash are looked for there.
         kept: variables that steps get besides, such as TMPDIR.
         server: only for a forge of kind github that answers on this machine.
+        settings: the repository's secrets and variables.
     """
 
     origin: Path
@@ -72,6 +74,7 @@ class ActRunner:
     kept: Mapping[str, str]
     python: str = sys.executable
     server: Server | None = None
+    settings: Settings = field(default_factory=Settings)
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def run(self, request: WorkflowRequest) -> WorkflowResult:
@@ -119,15 +122,13 @@ class ActRunner:
         git.check("clone", "--quiet", "--no-checkout", "--shared", "--template=", str(self.origin), str(tree))
         GitProcess(tree).check("checkout", "--quiet", "--detach", request.commit)
         (room / "event.json").write_text(json.dumps(request.event.payload), encoding="utf-8")
-        secret = room / "secrets"
-        secret.touch(mode=0o600)
-        secret.write_text(f"GITHUB_TOKEN={token}\n", encoding="utf-8")
         _place_programs(room / "bin", self.python)
         command = [str(self.act), request.event.name, "-W", f"{FOLDER}/{request.workflow.file}"]
-        command += ["-e", str(room / "event.json"), "-P", f"{RUNNER}=-self-hosted", "--secret-file", str(secret)]
+        command += ["-e", str(room / "event.json"), "-P", f"{RUNNER}=-self-hosted"]
+        command += place_settings(self.settings.for_event(request.event.name), token, room)
         command += ["--json", "--rm", "--no-cache-server", "--no-skip-checkout"]
         # Files of these names in the repository are not ours to read.
-        for option in ("--env-file", "--var-file", "--input-file"):
+        for option in ("--env-file", "--input-file"):
             command += [option, os.devnull]
         for pin, folder in place_stand_ins(request.workflow, room / "actions"):
             command += ["--local-repository", f"{pin}={folder}"]

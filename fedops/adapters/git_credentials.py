@@ -24,3 +24,15 @@ def git_credentials(web: str, token: str | None, *, taken: int = 0) -> Mapping[s
     for i, (key, value) in enumerate(settings, taken):
         env |= {f"GIT_CONFIG_KEY_{i}": key, f"GIT_CONFIG_VALUE_{i}": value}
     return env
+
+
+def push_by_ssh(url: str, command: str, *, taken: int = 0) -> Mapping[str, str]:
+    """Environment by which git pushes to origin by ssh; what it fetches, and other addresses, stay as they are.
+
+    Args:
+        url: "ssh://…".
+        command: shell words that stand for `ssh`; git adds host and command.
+        taken: settings that the environment has already.
+    """
+    setting = {f"GIT_CONFIG_KEY_{taken}": "remote.origin.pushurl", f"GIT_CONFIG_VALUE_{taken}": url}
+    return {"GIT_CONFIG_COUNT": str(taken + 1), **setting, "GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"}

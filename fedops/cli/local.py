@@ -15,9 +15,11 @@ import click
 from fedops import __version__
 from fedops.cli.console import NO, Format, document, emit, format_option, say
 from fedops.cli.group import Group
+from fedops.cli.local_settings import read_settings, secret_file_option, variables_option
 from fedops.core.errors import BusyError, ConfigError
 
 if TYPE_CHECKING:
+    from fedops.adapters.act_settings import Settings
     from fedops.app.local import Driver, Ran
     from fedops.core.workflows import Event
 
@@ -54,8 +56,18 @@ def local_command() -> None:
     show_default=True,
     help="How often to look.",
 )
+@secret_file_option
+@variables_option
 @format_option
-def up(origin: Path | None, logs: Path | None, once: bool, poll_seconds: float, fmt: Format) -> None:
+def up(
+    origin: Path | None,
+    logs: Path | None,
+    once: bool,
+    poll_seconds: float,
+    secret_file: Path | None,
+    variables: Sequence[str],
+    fmt: Format,
+) -> None:
     """Watch a bare repository, and run what GitHub would run: on pull requests, reviews, pushes to main, and by the clock.
 
     It goes on where it stopped. With --once: exit 3 if a run failed, as the validation of a bad pull request does.
@@ -65,9 +77,10 @@ def up(origin: Path | None, logs: Path | None, once: bool, poll_seconds: float, 
     from fedops.app.local_state import read_seen, write_seen
     from fedops.cli.run import ends_like_ctrl_c
 
+    settings = read_settings(secret_file, variables)
     with (
         ends_like_ctrl_c(),
-        _driver(origin, logs, fmt) as (driver, folder),
+        _driver(origin, logs, fmt, settings) as (driver, folder),
         only_one(folder / "up.lock", "fedops local up"),
     ):
         state = folder / "seen.json"
@@ -94,6 +107,8 @@ def up(origin: Path | None, logs: Path | None, once: bool, poll_seconds: float, 
 @click.option("--alone", is_flag=True, help="Do not run what the end of a run starts.")
 @origin_option
 @logs_option
+@secret_file_option
+@variables_option
 @format_option
 def run(
     event: str,
@@ -103,6 +118,8 @@ def run(
     alone: bool,
     origin: Path | None,
     logs: Path | None,
+    secret_file: Path | None,
+    variables: Sequence[str],
     fmt: Format,
 ) -> None:
     """Run the workflows that EVENT starts, as things are now. Exit 3 if a run failed."""
@@ -110,7 +127,8 @@ def run(
 
     values = dict(_input(text) for text in inputs)
     _demand_fitting(event, pull, files, values)
-    with ends_like_ctrl_c(), _driver(origin, logs, fmt, only=files, follow=not alone) as (driver, _):
+    settings = read_settings(secret_file, variables)
+    with ends_like_ctrl_c(), _driver(origin, logs, fmt, settings, only=files, follow=not alone) as (driver, _):
         runs = driver.drain(_events(driver, event, pull, files, values))
     _report(runs, fmt)
     _answer(runs)
@@ -163,7 +181,13 @@ def _events(driver: Driver, name: str, pull: int | None, files: Sequence[str], i
 
 @contextmanager
 def _driver(
-    origin: Path | None, logs: Path | None, fmt: Format, *, only: Sequence[str] = (), follow: bool = True
+    origin: Path | None,
+    logs: Path | None,
+    fmt: Format,
+    settings: Settings,
+    *,
+    only: Sequence[str] = (),
+    follow: bool = True,
 ) -> Iterator[tuple[Driver, Path]]:
     """Everything that a run needs, on a fresh clone of the origin; and the folder of logs."""
     from fedops.adapters.act_runner import ActRunner, find_act
@@ -187,7 +211,7 @@ def _driver(
             forge = wire.forge(federation, repository, None)
             place = Place(repository, forge, wire.SystemClock(), NO_REPOSITORY, federation.branch)
             kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-            runner = ActRunner(bare, NO_REPOSITORY, folder, act, path, kept)
+            runner = ActRunner(bare, NO_REPOSITORY, folder, act, path, kept, settings=settings)
             yield (
                 Driver(place, runner, lambda group: _locked(folder, group), lambda ran: _tell(ran, fmt), only, follow),
                 folder,

@@ -17,6 +17,8 @@ import pytest
 from fedops.adapters.act_actions import STAND_INS, demand_runnable
 from fedops.app.scaffold import Scaffold, render
 from fedops.cli.main import cli
+from fedops.cli.stores import PASSWORD, TOKEN_HOST, USERNAME
+from fedops.core.deploy_key import HOST_KEYS, KEY
 from fedops.core.settings import Forge
 from fedops.core.workflows import parse_workflow
 from fedops.core.yaml_reader import parse_yaml
@@ -116,8 +118,44 @@ def test_no_job_runs_for_ever_or_leaves_its_token_behind(name: str, text: str) -
 @every_workflow
 def test_what_would_give_a_pull_request_rights_or_break_a_local_run_is_not_used(name: str, text: str) -> None:
     for word in ("pull_request_target", "artifact", "container:", "services:", "docker://", "hashFiles",
-                 "secrets.", "continue-on-error", "github.actor", "github.head_ref", "github.event.workflow_run"):  # fmt: skip
+                 "continue-on-error", "github.actor", "github.head_ref", "github.event.workflow_run"):  # fmt: skip
         assert word not in text, (name, word)
+
+
+REGISTRY = {f"secrets.{PASSWORD}", f"vars.{USERNAME}", f"vars.{TOKEN_HOST}"}
+DEPLOY = {f"secrets.{KEY}", f"vars.{HOST_KEYS}"}
+_SETTING = re.compile(r"\$\{\{ ((?:secrets|vars)\.([A-Z_]+)) \}\}")
+
+
+def test_settings_of_the_repository_go_to_the_commands_that_read_them_and_to_no_run_for_a_pull_request() -> None:
+    given: dict[str, set[str]] = {}
+    for name, text in ALL:
+        found = []
+        for job, step in steps(text):
+            for variable, value in step.get("env", {}).items():
+                if match := _SETTING.fullmatch(value):
+                    assert match[2] == variable, (name, job, "the name by which fedops reads it")
+                    assert step["run"].startswith("fedops ci "), (name, job)
+                    given.setdefault(f"{name}/{job}", set()).add(match[1])
+                    found.append(match[1])
+        # Nowhere else: in no `if`, no output, not for a whole job, and never all of them.
+        assert len(re.findall(r"\b(secrets|vars)\b", re.sub("#.*", "", text))) == len(found), name
+    assert given == {
+        "reconcile.yml/inspect": REGISTRY,
+        "reconcile.yml/aggregate": REGISTRY,
+        "reconcile.yml/publish": REGISTRY | DEPLOY,
+        "reconcile.yml/signal": REGISTRY,
+        "audit.yml/audit": REGISTRY,
+    }
+    for name, text in WORKFLOWS.items():
+        if {event for event in parsed(text)["on"] if event.startswith("pull_request")}:
+            assert not [key for key in given if key.startswith(name)], "a fork can edit what runs here"
+
+
+def test_who_pushes_versions_alone_has_an_environment_and_so_its_secrets() -> None:
+    places = {f"{name}/{job}": body["environment"] for name, text in ALL for job, body in jobs(text).items()
+              if "environment" in body}  # fmt: skip
+    assert places == {"reconcile.yml/publish": "fedops-publish"}
 
 
 def test_only_reconcile_is_woken_by_another_workflow_and_says_why() -> None:

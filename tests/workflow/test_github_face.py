@@ -24,7 +24,7 @@ from tests.cli_world import EXAMPLES, SITES, STEPS, environment
 from tests.github_face.cli_world import JOB, GitHubWorld, github_cli
 from tests.github_face.hub import NAME, OWNER
 from tests.github_face.jobs import rights_on_main
-from tests.github_face.level2 import Meta, SshServer, require_pull_request, ssh_server, tell_meta
+from tests.github_face.level2 import SshServer, level_2, ssh_server
 from tests.registry.accounts import PASSWORDS, PATH, rights, sign_in
 from tests.registry.server import registry_server
 from tests.registry.tokens import TokenService
@@ -77,7 +77,6 @@ def deploy_key(tmp_path: Path) -> SshKey:
 def ssh(world: GitHubWorld, deploy_key: SshKey) -> Iterator[SshServer]:
     """GitHub's side of ssh, which knows the deploy key."""
     with ssh_server(world.hub, deploy_key.public) as running:
-        tell_meta(world.server, Meta([running.host_key]))
         yield running
 
 
@@ -139,7 +138,7 @@ def test_three_fork_sites_make_five_versions_by_the_unedited_files(
 
     One of the first three is not signed at first, and refused. Main takes no push but that of the deploy key.
     """
-    require_pull_request(world.hub.upstream)
+    level_2(world.server, [ssh.host_key]).require_pull_request()
     value = 0.0
     for version in range(1, VERSIONS + 1):
         numbers = world.hand_in(*SITES)
