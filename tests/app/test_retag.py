@@ -9,6 +9,7 @@ import pytest
 
 from fedops.app.inspect import refreshed
 from fedops.app.retag import restore_tags
+from fedops.core.errors import GitError
 from tests.founding_world import Wrapped
 from tests.scenario.fed import MemoryFed
 
@@ -74,3 +75,28 @@ def test_a_tag_that_a_push_under_way_brings_is_not_missing(fed: MemoryFed) -> No
     main = refreshed(ctx)
     fed.origin.refs |= before
     assert restore_tags(ctx, main).numbers == ()
+
+
+@pytest.mark.parametrize(("slug", "passes"), [("push_refused", True), ("git_failed", False)])
+def test_a_server_that_lets_nobody_make_tags_is_told_of_and_stops_nothing(
+    fed: MemoryFed, slug: str, passes: bool
+) -> None:
+    delete(fed, 1, 2)
+    ctx = fed.context()
+    main = refreshed(ctx)
+
+    def push(_: object) -> bool:
+        raise GitError("origin: push refused, GH013: Cannot create ref", slug=slug)
+
+    broken = fed.context(repository=Wrapped(ctx.repository, push=push))
+    if not passes:
+        with pytest.raises(GitError, match="GH013"):
+            restore_tags(broken, main)
+        return
+    told = restore_tags(broken, main)
+    assert told.numbers == ()
+    assert [(f.slug, f.where) for f in told.findings] == [
+        ("tag_missing", "global@v1.0.0"),
+        ("tag_missing", "global@v2.0.0"),
+    ]
+    assert all("GH013" in str(f.got) for f in told.findings)
