@@ -7,7 +7,7 @@ export PYTHONUTF8 = 1
 # Whoever starts thousands of processes wants modules compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all demo test coverage check bench soak generate install wheel clean
+.PHONY: all demo test test-long coverage check bench soak generate install wheel clean
 all: check test
 
 install: $(STAMP)
@@ -31,13 +31,19 @@ check: $(STAMP)
 	$(BIN)/python -m tests.generate --check
 
 # Three at a time also on two cores: much of a test's time is waiting for git and for other processes.
-test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist worksteal -q
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -q
 
-# The same once more with every line traced, which takes twice as long; without whole federations from first to last.
+test: $(STAMP)
+	$(PYTEST) -m 'not long'
+
+# Whole federations from the first command to the last: the demo, GitHub, the workflows by act, kills, schedules.
+test-long: $(STAMP)
+	$(PYTEST) -m long
+
+# What `make test` runs, once more with every line traced, which takes twice as long.
 coverage: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long' --cov=fedops --cov-report= -q
+	$(PYTEST) -m 'not long' --cov=fedops --cov-report=
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='fedops/core/*' --fail-under=100
 
