@@ -159,7 +159,9 @@ class World:
             out["outside"] = files_of(self.outside)
         for who in clones:
             if self.clone(who).is_dir():
-                out[f"files of {who}"] = files_of(self.clone(who), without=(".git", "__pycache__", "train.log"))
+                # verified.json: a later look remembers files too that were just written during an earlier one.
+                without = (".git", "__pycache__", "train.log", "verified.json")
+                out[f"files of {who}"] = files_of(self.clone(who), without=without)
                 out[f"head of {who}"] = git(self.clone(who), "rev-parse", "--verify", "-q", "HEAD", check=False)
         return out
 

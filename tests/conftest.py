@@ -62,6 +62,14 @@ def template(keys: Mapping[str, SshKey], tmp_path_factory: pytest.TempPathFactor
     return git_template(keys, tmp_path_factory.mktemp("template"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests that passed have to tell people, also from another process: `record_property("shown", text)`."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == "shown":
+                terminalreporter.write_line(str(text))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI every test must run: one that was skipped fails the run, unless it says that it is for another system."""

@@ -131,7 +131,7 @@ class Forger:
             drop: commits that shall never have been.
             extra: commit -> files of one more commit right after it.
             second_parent: commit -> one more parent.
-            mode: of the files in `edits`.
+            mode: of the files in `edits`; with 160000 their bytes are the id of a commit.
             tags: re-create version tags on the new commits, message and tagger as they were.
 
         Returns:
@@ -176,7 +176,7 @@ class Forger:
             if data is None:
                 files.pop(path, None)
             else:
-                files[path] = (mode, self.put("blob", data))
+                files[path] = (mode, data.decode() if mode == "160000" else self.put("blob", data))
 
     def retag(self, ref: str, tag: str, new: Mapping[str, str]) -> None:
         head, rest = self.objects[tag][1].split(b"\n", 1)

@@ -25,7 +25,7 @@ from pathlib import Path
 from fedops import __version__
 
 ROOT = Path(__file__).parent.parent
-SPARE_BYTES = 1 << 30  # what all readers together may allocate beyond the start
+SPARE_BYTES = 64 << 20  # what a reader may allocate beyond the start; the limits that it obeys are of 1 MiB
 HANG_SECONDS = 60
 
 
@@ -77,7 +77,7 @@ def readers(inputs: int, seed: int) -> Iterator[Row]:
         each = -(-inputs // len(READERS))
         with used() as took, guarded():
             for number in range(each):
-                data = mutate(rng, reader.seeds, reader.words)
+                data = mutate(rng, reader.corpus, reader.words)
                 if number % 1000 == 0:
                     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
                 begin = time.perf_counter()
@@ -109,7 +109,7 @@ def kills(count: int, seed: int) -> Iterator[Row]:
     from tests.scenario.fed import fast_folder
     from tests.scenario.killing import Killer
 
-    killed = ended = versions = federations = 0
+    killed = submits = ended = versions = federations = 0
     left: list[str] = []
     with used() as took:
         while killed < count:
@@ -125,9 +125,12 @@ def kills(count: int, seed: int) -> Iterator[Row]:
                 finally:
                     killer.fed.close()
             killed, ended, federations = killed + killer.killed, ended + killer.ended, federations + 1
-            versions += killer.versions
+            submits, versions = submits + killer.submits, versions + killer.versions
             left += [line for line in killer.log if line.startswith("left: ")]
-    detail = f"{federations} federations, {versions} versions; {ended} ended first; {len(left)} locks and parts left and cleared"
+    detail = (
+        f"{submits} while they handed in; {federations} federations, {versions} versions; {ended} ended first; "
+        f"{len(left)} locks and parts left and cleared"
+    )
     if killed:
         yield Row("processes killed with SIGKILL", killed, detail, *took)
 
@@ -147,8 +150,10 @@ def schedules(count: int, seed: int) -> Iterator[Row]:
             yield Row(f"random schedules, {name}", number, "", *took)
 
 
-def page(rows: Sequence[Row], seed: int) -> str:
-    """The results as Markdown."""
+def page(rows: Sequence[Row], given: argparse.Namespace) -> str:
+    """The results as Markdown, with the numbers that were asked for."""
+    names = ("inputs", "kills", "schedules", "guided", "seed")
+    command = " ".join(["python -m tests.soak", *(f"--{name} {getattr(given, name)}" for name in names)])
     total = sum(row.count for row in rows if row.what.startswith("reader"))
     lines = [
         "# Soak results",
@@ -159,10 +164,10 @@ def page(rows: Sequence[Row], seed: int) -> str:
             f"- {dt.datetime.now(dt.UTC):%Y-%m-%d}, fedops {__version__}, Python {platform.python_version()}, "
             f"{os.cpu_count()} cores, {platform.system()}; shared with other work"
         ),
-        f"- seed {seed}: `python -m tests.soak --seed {seed}` does the same again",
+        f"- `{command}` does the same again",
         (
             f"- {total:,} inputs to the readers, each compared with the reference reader of its format; at most "
-            f"{SPARE_BYTES >> 20} MiB of memory, {HANG_SECONDS} s for a thousand inputs"
+            f"{SPARE_BYTES >> 20} MiB of memory beyond the start, {HANG_SECONDS} s for a thousand inputs"
         ),
         "",
         "| what | count | | CPU s | wall s |",
@@ -193,7 +198,7 @@ def main() -> None:
         for row in stage:
             rows.append(row)
             print(f"{row.what}: {row.count:,} {row.detail} ({row.cpu:.0f} s CPU)", flush=True)
-            given.results.write_text(page(rows, given.seed), "utf-8")
+            given.results.write_text(page(rows, given), "utf-8")
 
 
 def isolate() -> None:

@@ -103,12 +103,20 @@ def _with_changes(
             yield Touched(name, told.get(name))
         if output.code != 0:
             # It died at the commit after the last that it told of.
-            error = objects.explain("git diff-tree", output, left[done : done + 1])
+            error = objects.explain("git diff-tree", output, _compared(objects, left[done]))
             if error.slug != "object_corrupt":
                 raise error
             yield Touched(left[done], None)
             done += 1
         left = left[done:]
+
+
+def _compared(objects: ObjectReader, commit: CommitId) -> list[CommitId]:
+    """A commit, and the one that it is compared with."""
+    try:
+        return [commit, *objects.commit(commit).parents[:1]]
+    except GitError:
+        return [commit]
 
 
 def _parse(listing: bytes) -> Iterator[tuple[CommitId, tuple[Change, ...]]]:

@@ -122,15 +122,21 @@ class ObjectReader:
         for name in (*ids_in(output.err), *commits):
             if self.damaged(name):
                 return corrupt(name)
-        for name in commits:  # git does not always name a root tree that is missing
-            tree = (
-                RawObject.parse(self.read(name, "commit", max_bytes=METADATA_BYTES))
-                .first(b"tree")
-                .decode("ascii", "replace")
-            )
-            if self.damaged(tree):
-                return corrupt(tree)
+        for name in commits:  # git does not always name a tree or blob that it cannot read
+            raw = RawObject.parse(self.read(name, "commit", max_bytes=METADATA_BYTES))
+            if (below := self._damaged_below(raw.first(b"tree").decode("ascii", "replace"))) is not None:
+                return corrupt(below)
         return failure(what, output)
+
+    def _damaged_below(self, tree: str) -> str | None:
+        """The first of a tree, and of all that is in it, that cannot be read."""
+        left = [(True, tree)]
+        while left:
+            is_tree, name = left.pop()
+            if self.damaged(name):
+                return name
+            left += inside(self.read(name, "tree", max_bytes=METADATA_BYTES)) if is_tree else ()
+        return None
 
     def _ask(self, option: str, name: str) -> tuple[list[str], IO[bytes]]:
         """Fields of the answer's first line: three if there is such an object; and the stream that holds the rest."""
@@ -221,6 +227,17 @@ def _identity(line: bytes) -> tuple[str, dt.datetime]:
     except OverflowError:
         at = _EPOCH
     return who.decode("utf-8", "replace"), at
+
+
+def inside(tree: bytes) -> list[tuple[bool, str]]:
+    """What a tree object lists, but for other repositories: (it is a tree, id); nothing if it is no tree."""
+    found = []
+    while tree:
+        facts, _, rest = tree.partition(b"\0")
+        if not facts.startswith(b"160000 "):
+            found.append((facts.startswith(b"40000 "), rest[:20].hex()))
+        tree = rest[20:]
+    return found
 
 
 def parse_entries(listing: bytes) -> tuple[TreeEntry, ...]:

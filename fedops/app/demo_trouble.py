@@ -22,7 +22,8 @@ CI = ("ci", "ci-2")
 # Current version -> what happens while the next one is made.
 KILLED_AT, RACE_AT, LOST_AT, REVIEW_AT = 2, 3, 4, 6
 KILLED, LOST = "hospital-b", "hospital-a"
-KINDS = {"killed", "race", "lost", "review", "rollback"}
+LATE = "clinic-d"  # trains so slowly that others make versions meanwhile
+KINDS = {"killed", "race", "lost", "review", "rollback", "stale"}
 ROLLBACK_FROM = 8  # versions that a demo has to have
 SLOW = "epochs: 1000000000\n"  # nobody waits for the end of this training
 
@@ -58,6 +59,8 @@ class Troubles:
             self._note("race", number, "two CI runners at once; the push of one of them made it")
         if LOST not in sites:
             self._note("lost", number, f"made without {LOST}, which had deleted its bytes after the merge")
+        if any(c["site"] == LATE and c["staleness"] > 0 for c in version["contributions"]):
+            self._noted.add("stale")  # which the table of versions shows
         if number == REVIEW_AT + 1:
             self._note("review", number, f"waited in a pull request until {APPROVER} approved it")
 

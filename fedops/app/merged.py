@@ -13,6 +13,7 @@ from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Commit, Excluded, Submission
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path, update_path
+from fedops.core.plan import is_merge_message
 from fedops.core.policy import is_impossible
 from fedops.core.records import Record, render_pointer, update_pointer
 from fedops.core.validate_change import MAX_FINDINGS, validate_signature
@@ -30,12 +31,14 @@ class MergedState:
         refused: those of them that lack the signature which the policy asks for, or are not within its limits: merged
             by hand, or before the policy changed.
         faults: one finding for each record that can never count.
+        by_hand: a warning for each of the submissions that CI's merge did not bring.
     """
 
     records: Mapping[SiteId, Record]
     submissions: tuple[Submission, ...]
     refused: tuple[Excluded, ...]
     faults: tuple[Finding, ...]
+    by_hand: tuple[Finding, ...]
 
     def fit(self) -> tuple[Submission, ...]:
         """The submissions that the submission policy allows."""
@@ -97,7 +100,8 @@ def merged_state(repository: Repository, main: Snapshot, *, history: History | N
         for s in submissions
         for fault in islice(_refusals(repository, main, s, records[s.site], merges[s.site], history), 1)
     )
-    return MergedState(records, submissions, refused, tuple(faults))
+    by_hand = tuple(_by_hand(site, merge) for site, merge in sorted(merges.items()) if not _is_by_ci(site, merge))
+    return MergedState(records, submissions, refused, tuple(faults), by_hand)
 
 
 def _unreadable(site: SiteId, got: object, expected: object) -> Finding:
@@ -159,13 +163,22 @@ def find_merges(repository: Repository, until: CommitId, wanted: Mapping[SiteId,
     return found
 
 
-def future_merges(merged: MergedState, now: dt.datetime) -> tuple[Finding, ...]:
-    """A warning for each unused submission whose merge has an impossible date."""
-    return tuple(
+def merge_warnings(merged: MergedState, now: dt.datetime) -> tuple[Finding, ...]:
+    """A warning for each unused submission that CI did not merge, and for each whose merge has an impossible date."""
+    return merged.by_hand + tuple(
         finding("merge_in_future", record_path(s.site), got=time_text(s.merged_at), detail={"site": s.site})
         for s in merged.submissions
         if is_impossible(s.merged_at, now)
     )
+
+
+def _is_by_ci(site: SiteId, merge: Commit) -> bool:
+    return is_merge_message(merge.message, site, merge.parents[1] if len(merge.parents) == 2 else None)
+
+
+def _by_hand(site: SiteId, merge: Commit) -> Finding:
+    expected = "CI's merge, with its trailers"
+    return finding("merged_by_hand", record_path(site), got=merge.id, expected=expected, detail={"site": site})
 
 
 def _submission(site: SiteId, record: Record, blobs: tuple[BlobId, BlobId], merge: Commit) -> Submission:

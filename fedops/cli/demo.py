@@ -98,7 +98,8 @@ class Processes:
 @click.option(
     "--workflows",
     type=click.Choice(["act"]),
-    help="CI by the federation's own workflow files, run by act (see `fedops local`).",
+    help="CI by the federation's own workflow files, run by act (see `fedops local`); then there are no two runners "
+    "at once, no lost bytes, no review and no rollback.",
 )
 @format_option
 def demo_command(folder: Path, versions: int, replace: bool, workflows: str | None, fmt: Format) -> None:

@@ -85,6 +85,7 @@ Slug = Literal[
     "level_not_reached",
     "update_kept",
     "merge_in_future",
+    "merged_by_hand",
     "credential_scope",
     "auth_failed",
     "rate_limited",
@@ -565,6 +566,13 @@ CATALOGUE: dict[Slug, Rule] = {
         "a merge is dated in the future",
         "set the clock of the machine that merged; `fedops doctor` compares a clock with main",
         "Windows such as `max_wait_hours` run from the dates of merges. A date that lies more than an hour ahead says nothing: the submission counts, and the windows run from the dates of the others.",
+        "warning",
+    ),
+    "merged_by_hand": _R(
+        "FO-420",
+        "a submission came to main by a commit that is not CI's merge of it",
+        "let CI merge: `fedops review` approves, `fedops ci reconcile` merges; if a lead merged it on purpose, nothing",
+        "CI's merge names in its trailers the site, the author's account, the head that was judged and the policies. A commit without them says nothing of who handed in what, and of a check before the merge. The submission counts like any other: its record is the authority, and it is judged again before a version uses it.",
         "warning",
     ),
     "credential_scope": _R(

@@ -29,6 +29,7 @@ __all__ = [
     "Signal",
     "Step",
     "marker_in",
+    "is_merge_message",
     "merge_message",
     "parse_trailers",
     "plan_signals",
@@ -74,6 +75,17 @@ def merge_message(
         f"merge({site}): update on {GlobalVersion(base_version).short} (#{number})",
         {"Fedops-Site": site, "Fedops-Author": author.id, "Fedops-Head": head, "Fedops-Policy": policy_digest},
     )
+
+
+def is_merge_message(message: str, site: str, head: CommitId | None) -> bool:
+    """True if a commit's message says, as `merge_message` writes it, that CI merged this head of this site.
+
+    Args:
+        head: the commit's second parent; None: it has none.
+    """
+    said = parse_trailers(message)
+    signed_off = {"Fedops-Author", "Fedops-Policy"} <= said.keys()
+    return signed_off and (said.get("Fedops-Site"), said.get("Fedops-Head")) == (site, head)
 
 
 def version_title(record: VersionRecord) -> str:

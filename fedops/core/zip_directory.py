@@ -66,6 +66,8 @@ def find_directory(tail: bytes, file_size: int) -> Directory | int:
         _, disk, place, disks = LOCATOR64.unpack_from(tail, locator)
         if disk or disks > 1:
             raise ZipError("an archive of several disks")
+        if place + END64.size != file_size - len(tail) + locator:
+            raise ZipError("the zip64 end does not lie just before what names it")
         return int(place)
     if disk or start_disk:
         raise ZipError("an archive of several disks")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +318,36 @@ def test_under_many_writers_main_and_the_forge_agree(
         assert merges == merged
         assert len(merges) > 1
         assert others > 0
+
+
+class Waiting(ManualClock):
+    """Sleeps as long as it is told: only then do writers give way to each other."""
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@pytest.mark.long
+def test_fifty_writers_at_once_on_real_git_all_get_their_turn(
+    keys: Mapping[str, SshKey], template: Path, tmp_path: Path
+) -> None:
+    """Each in a clone of its own. About 20 s of git."""
+    with closing(GitWorld(keys, template, tmp_path)) as world:
+        clones = [world.new_clone("bob") for _ in range(50)]
+        start = threading.Barrier(len(clones))
+
+        def write(number: int) -> int:
+            mine = GitForge(clones[number], clock=Waiting(), key=keys["bob"].private)
+            start.wait()
+            return mine.ensure_issue(Marker("signal", f"x/{number}"), f"title {number}", "b", FEDOPS).number
+
+        with ThreadPoolExecutor(len(clones)) as pool:
+            numbers = list(pool.map(write, range(len(clones))))
+        assert sorted(numbers) == list(range(1, 51))
+        issues = forge(world, "lena").issues(FEDOPS)
+        assert {i.number: i.title for i in issues} == {n: f"title {writer}" for writer, n in enumerate(numbers)}
+        assert len(chain(world.repository("lena"))) == 50, "one commit for each, on top of the one before"
+        assert world.origin._git.check("fsck", "--strict", "--no-dangling") == b""
 
 
 # ---------------------------------------------------------------- merging

@@ -64,7 +64,7 @@ def test_weights_that_are_all_zero_make_no_version_and_say_so(fed: MemoryFed) ->
     fed.reconcile()
     fed.merge_by_hand(fed.submit(C, 9.0, base=0).number)
     done = fed.reconcile()
-    assert [f.slug for f in done.findings] == ["no_weight"]
+    assert [f.slug for f in done.findings] == ["no_weight", "merged_by_hand"]
     assert (done.published, fed.version.version) == ([], 1)
     assert not fed.reconcile().changed
 

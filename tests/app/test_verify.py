@@ -21,7 +21,7 @@ from fedops.core.errors import ConfigError, GitError, StoreError
 from fedops.core.facts import RefUpdate
 from fedops.core.findings import finding
 from fedops.core.ids import CommitId, Digest, RepoPath, SiteId, digest_of_hex
-from fedops.core.plan import plan_version
+from fedops.core.plan import merge_message, plan_version
 from fedops.core.records import Record, model_pointer
 from fedops.core.settings import Limits
 from tests.fakes_store import FakeStore
@@ -38,9 +38,11 @@ def fed(tmp_path: Path) -> Iterator[MemoryFed]:
 
 
 def merge_by_hand(fed: MemoryFed, record: Record, **changes: Any) -> None:
-    """Bring a submission to main past all checks."""
+    """Bring a submission to main past all checks, as a CI would that makes none."""
     pull = fed.open_pull(record.site, fed.handed_in(record.model_copy(update=changes)))
-    assert fed.merge_by_hand(pull.number)
+    site, policy = SiteId(record.site), fed.main().policy
+    message = merge_message(site, record.base_version, pull.number, pull.author, pull.head, policy)
+    assert fed.merge_by_hand(pull.number, message)
 
 
 def versions(fed: MemoryFed) -> list[tuple[int | None, str, list[str]]]:

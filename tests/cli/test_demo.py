@@ -6,7 +6,9 @@ import builtins
 import itertools
 import json
 import re
+import shutil
 import subprocess
+import sysconfig
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,45 +20,42 @@ from fedops.adapters import demo_data
 from fedops.adapters.yaml_edit import RoundTripEditor
 from fedops.app import demo, demo_trouble
 from fedops.app.demo import SHARES, Ran, Stage, play
-from fedops.app.demo_trouble import APPROVER, LEADS
+from fedops.app.demo_trouble import APPROVER, LATE, LEADS
 from fedops.cli import demo as command
 from fedops.core.errors import ConfigError, FedopsError
 from tests.cli_world import in_process
-
-
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that goes wrong in eight versions, in two."""
-    for name, at in {"KILLED_AT": 1, "RACE_AT": 0, "LOST_AT": 0, "REVIEW_AT": 1, "ROLLBACK_FROM": 2}.items():
-        monkeypatch.setattr(demo_trouble, name, at)
+from tests.scenario.test_dvc_commands import GLOBAL, Place
 
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.usefixtures("short")
 def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) -> None:
-    ran = in_process(tmp_path, "demo", "--dir", "demo", "--versions", "2", "--format", "json")
+    """All of it, as `fedops demo` plays it; about a minute."""
+    ran = in_process(tmp_path, "demo", "--dir", "demo", "--format", "json")
     assert ran.code == 0, ran.err
     result = ran.json
     assert (result["schema"], result["ok"], result["changed"]) == ("fedops.demo/v1", True, True)
 
-    kinds = [(v["version"], v["kind"]) for v in result["versions"]]
-    assert kinds == [(0, "init"), (1, "aggregate"), (2, "aggregate"), (3, "rollback")]
-    accuracy = [v["accuracy"] for v in result["versions"]]
-    assert accuracy[2] > 0.9 > accuracy[0] == accuracy[3]
-    for version in result["versions"][1:3]:
+    versions = result["versions"]
+    assert [v["version"] for v in versions] == list(range(10))
+    assert [v["kind"] for v in versions] == ["init", *["aggregate"] * 8, "rollback"]
+    accuracy = [v["accuracy"] for v in versions]
+    assert min(accuracy[3:]) > 0.9 > accuracy[0]
+    assert (versions[9]["source"], accuracy[9]) == (6, accuracy[6])
+    for version in versions[1:9]:
         assert sum(c["share"] for c in version["contributions"]) == pytest.approx(1)
         assert len(version["contributions"]) >= 2
-    assert "hospital-a" not in [c["site"] for c in result["versions"][1]["contributions"]], "its bytes are gone"
-    assert sorted(event["version"] for event in result["troubles"]) == [1, 1, 2, 2, 3]
-    assert result["verified"] == {"versions": 4, "ok": 4}
+    assert "hospital-a" not in [c["site"] for c in versions[5]["contributions"]], "its bytes are gone"
+    assert sorted(event["version"] for event in result["troubles"]) == [4, 4, 5, 7, 9]
+    assert_the_slow_site_arrives_stale(tmp_path / "demo", versions)
+    assert result["verified"] == {"versions": 10, "ok": 10}
     compared = {row["name"]: row for row in result["compared"]}
     alone = {f"{site} alone" for site in SHARES}
-    assert set(compared) == {"federation, v3", "pooled: all data in one place", *alone}
-    assert all(row["accuracy"] > 0.8 for name, row in compared.items() if name != "federation, v3")
+    assert set(compared) == {"federation, v9", "pooled: all data in one place", *alone}
+    assert all(row["accuracy"] > 0.8 for row in compared.values())
     rows = [compared[f"{site} alone"]["rows"] for site in SHARES]
     assert rows == sorted(rows, reverse=True)
-    assert sum(rows) == compared["federation, v3"]["rows"] == 569 - result["held_out_rows"]
+    assert sum(rows) == compared["federation, v9"]["rows"] == 569 - result["held_out_rows"]
 
     nan, intruder = result["refused"]
     assert (nan["site"], nan["reason"], nan["what"]) == ("clinic-c", "non_finite", "an update with NaN")
@@ -71,9 +70,9 @@ def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) ->
     assert ET.parse(folder / "accuracy.svg").getroot().tag.endswith("svg")
     assert (folder / "origin.git" / "HEAD").is_file()
     assert (folder / "store" / "global" / "oci-layout").is_file()
-    assert sorted(p.name for p in (folder / "models").iterdir()) == [f"v{n}.safetensors" for n in range(4)]
+    assert sorted(p.name for p in (folder / "models").iterdir()) == [f"v{n}.safetensors" for n in range(10)]
     log = subprocess.run(["git", "-C", folder / "auditor", "log", "--format=%s %ae"], capture_output=True, text=True)
-    assert "global: v2" in log.stdout
+    assert "global: v9 (rollback to v6)" in log.stdout
     assert {line.rsplit(" ", 1)[1] for line in log.stdout.splitlines()} == {"demo@example.invalid"}
     # The sites' data are where they were, and nowhere else.
     assert len(list(folder.rglob("data.npz"))) == len(SHARES)
@@ -84,10 +83,55 @@ def test_the_demo_plays_a_federation_that_anybody_can_look_at(tmp_path: Path) ->
         ).stdout
     )
     assert_commands_of_the_text_work(folder)
+    assert_dvc_reads_it(folder)
     # Progress told every step, in words.
-    assert "CI: v2 published: " in ran.err
+    assert "CI: v8 published: " in ran.err
     assert re.search(r"CI: pull request #\d+ refused: non_finite", ran.err)
     assert max(map(len, ran.err.splitlines())) <= 100
+
+
+def assert_the_slow_site_arrives_stale(folder: Path, versions: Sequence[Any]) -> None:
+    """No rounds: sites are on different versions at once, and who comes late counts for less."""
+    mixed = 0
+    for number in range(1, 9):
+        data = subprocess.run(
+            ["git", "-C", folder / "origin.git", "show", f"global@v{number}.0.0:global/version.json"],
+            capture_output=True,
+        ).stdout
+        parts = json.loads(data)["contributions"]
+        weights = {c["site"]: c["num_examples"] / (1 + (number - 1 - c["base_version"])) for c in parts}
+        shown = {c["site"]: (c["share"], c["staleness"]) for c in versions[number]["contributions"]}
+        assert shown == {
+            c["site"]: (pytest.approx(weights[c["site"]] / sum(weights.values())), number - 1 - c["base_version"])
+            for c in parts
+        }
+        mixed += len({c["base_version"] for c in parts}) > 1
+    assert mixed >= 3
+    late = {v["version"]: c["staleness"] for v in versions for c in v["contributions"] if c["site"] == LATE}
+    assert late == {3: 2, 6: 2}, "it never brings an update on the current version"
+
+
+def assert_dvc_reads_it(folder: Path) -> None:
+    """DVC's own commands, from a fresh clone: all bytes are there, since each site's last update is a later one than
+    what was deleted.
+    """
+    place = Place(folder)
+    assert place.run("git", "clone", "--quiet", "origin.git", "clone", cwd=folder).returncode == 0
+    place.dvc("pull")
+    assert place.models() == [GLOBAL, *(f"sites/{site}/update.safetensors" for site in sorted(SHARES))]
+    assert place.sha256(GLOBAL) == place.record(9)["model"]["sha256"] == place.record(6)["model"]["sha256"]
+    assert all(place.sha256(f"sites/{site}/update.safetensors") == place.recorded(site) for site in SHARES)
+    outside = folder / "outside"
+    outside.mkdir()
+    place.dvc("get", str(place.origin), GLOBAL, "--rev", "global@v9.0.0", cwd=outside)
+    assert place.sha256(outside / "model.safetensors") == place.record(9)["model"]["sha256"]
+    told = place.dvc("metrics", "diff", "global@v3.0.0", "global@v9.0.0").stdout
+    for name in ("accuracy", "loss"):
+        old, new = (re.escape(str(round(place.record(n)["metrics"][name], 5))) for n in (3, 9))
+        assert re.search(f"{name} +{old} +{new} ", told), told
+    gto = shutil.which("gto", path=sysconfig.get_path("scripts"))
+    assert gto is not None
+    assert re.search(r"global +│ +v9\.0\.0", place.run(gto, "show").stdout)
 
 
 def assert_commands_of_the_text_work(folder: Path) -> None:
@@ -318,7 +362,7 @@ def test_without_act_nothing_is_built(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_trouble_that_did_not_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_trouble, "ROLLBACK_FROM", 1)
-    with pytest.raises(FedopsError, match="demo: did not happen: killed, lost, race, review, rollback"):
+    with pytest.raises(FedopsError, match="demo: did not happen: killed, lost, race, review, rollback, stale"):
         play(stage(tmp_path, Script()), 1)
 
 

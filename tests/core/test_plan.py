@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedops.core.documents import load_json_document
 from fedops.core.facts import Account
 from fedops.core.ids import CommitId, Digest, RepoPath, SiteId
-from fedops.core.plan import merge_message, parse_trailers, plan_version, reason_in, version_title
+from fedops.core.plan import is_merge_message, merge_message, parse_trailers, plan_version, reason_in, version_title
 from fedops.core.records import VersionRecord, model_pointer, render_pointer
 from tests.core.samples import contribution, hex64, minutes, submission, version
 
@@ -123,6 +123,19 @@ def test_a_merge_says_who_handed_in_which_commit_under_which_rules() -> None:
         "Fedops-Head": head,
         "Fedops-Policy": POLICY,
     }
+
+
+def test_a_message_is_a_merges_for_its_own_site_and_head_alone() -> None:
+    head, other = CommitId("ab" * 20), CommitId("cd" * 20)
+    message = merge_message(SiteId("hospital-a"), 8, 12, Account("alice", 1001), head, POLICY)
+    assert is_merge_message(message, "hospital-a", head)
+    assert not is_merge_message(message, "hospital-b", head)
+    assert not is_merge_message(message, "hospital-a", other)
+    assert not is_merge_message(message, "hospital-a", None)
+    for key in ("Site", "Author", "Head", "Policy"):
+        cut = "".join(line for line in message.splitlines(keepends=True) if not line.startswith(f"Fedops-{key}:"))
+        assert not is_merge_message(cut, "hospital-a", head)
+    assert not is_merge_message("Merge by hand", "hospital-a", None)
 
 
 @pytest.mark.parametrize(

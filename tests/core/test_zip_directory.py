@@ -168,6 +168,15 @@ def test_a_large_archive_of_several_disks_is_refused_as_zipfile_does(place: int,
         read(bytes(raw))
 
 
+def test_a_large_archive_with_bytes_behind_its_zip64_end_is_refused_as_zipfile_does() -> None:
+    locator = BIG.rindex(b"PK\x06\x07")
+    raw = BIG[:locator] + b"\xff" * 9 + BIG[locator:]
+    with pytest.raises(zipfile.BadZipFile):
+        zipfile.ZipFile(io.BytesIO(raw))
+    with pytest.raises(ZipError, match="just before"):
+        read(raw)
+
+
 def test_an_extra_field_that_is_longer_than_it_can_be_is_refused_as_zipfile_does() -> None:
     raw = bytearray(BIG)
     field = raw.rindex(b"\x01\x00\x18\x00\x07")  # kind 1, 24 bytes

@@ -17,9 +17,10 @@ def main() -> None:
         readers = importlib.import_module("tests.fuzz.readers")
     reader = readers.READERS[name]
     with tempfile.TemporaryDirectory() as folder:
-        for number, seed in enumerate(reader.seeds):
+        for number, seed in enumerate(reader.corpus):
             (Path(folder) / str(number)).write_bytes(seed)
-        atheris.Setup([sys.argv[0], folder, "-timeout=60", "-rss_limit_mb=4096", *options], reader.check)
+        kept = f"-artifact_prefix={tempfile.gettempdir()}/fedops-{name}-"  # where an input that finds a fault is put
+        atheris.Setup([sys.argv[0], folder, "-timeout=60", "-rss_limit_mb=4096", kept, *options], reader.check)
         atheris.Fuzz()
 
 

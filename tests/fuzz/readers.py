@@ -38,6 +38,7 @@ from fedops.core.settings import Limits
 from fedops.core.tensors import canonical_layout, data_bytes
 from fedops.core.yaml_reader import parse_yaml
 from tests.core.samples import contribution, hex64, record, submission, version
+from tests.core.test_zip_directory import as_zip64
 
 LIMITS = Limits(update_bytes=1 << 20, expanded_bytes=1 << 20, header_bytes=1 << 16, tensors=100)
 _FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -52,11 +53,18 @@ class Reader:
     Attributes:
         seeds: valid inputs.
         words: what means something in the format.
+        refused: inputs that another reader would take, or that this one once took.
     """
 
     check: Callable[[bytes], bool]
     seeds: Sequence[bytes]
     words: Sequence[bytes]
+    refused: Sequence[bytes] = ()
+
+    @property
+    def corpus(self) -> Sequence[bytes]:
+        """What damaged inputs are made of."""
+        return (*self.seeds, *self.refused)
 
 
 # ---------------------------------------------------------------- models
@@ -88,6 +96,17 @@ def _stored(npz: bytes) -> bytes:
         for name in source.namelist():
             target.writestr(name, source.read(name))
     return out.getvalue()
+
+
+def _taken_once(large: bytes) -> Sequence[bytes]:
+    """Archives that zipfile refuses: of several disks, by number and by count; with an extra field cut off; with bytes
+    behind the zip64 end.
+    """
+    locator = large.rindex(b"PK\x06\x07")
+    field = large.index(b"\x01\x00\x18\x00", large.rindex(b"PK\x01\x02"))  # zip64, of 24 bytes
+    places = ((locator + 4, 1), (locator + 16, 2), (field + 3, 1))
+    changed = [large[:place] + bytes([value]) + large[place + 1 :] for place, value in places]
+    return [*changed, large[:locator] + b"\xff" * 9 + large[locator:]]
 
 
 def models(data: bytes) -> bool:
@@ -290,6 +309,7 @@ def _readers() -> Mapping[str, Reader]:
     )
     plain = [save({n: np.ascontiguousarray(a) for n, a in one.items()}) for one in _arrays()]
     npz = [_npz(one, write) for one in _arrays() for write in (np.savez, np.savez_compressed)]
+    large = as_zip64(_npz({"w": np.arange(4, dtype=np.float32)}, np.savez))
     policy = (
         b"# who\nschema: fedops.sites/v1\nsites:\n  a: {accounts: [{login: x, id: 3}], keys: ['k 1'], state: active}\n"
     )
@@ -297,7 +317,7 @@ def _readers() -> Mapping[str, Reader]:
     forge = [dump_json(model.model_validate_json(json.dumps(values))) for model, values in _FORGE.items()]
     return {
         "safetensors": Reader(models, plain, (b'"dtype":"F32"', b'"shape":[2]', b'"data_offsets":[0,16]', b'"__metadata__":{"a":"b"}', *_JSON_WORDS)),
-        "npz": Reader(models, [*npz, *map(_stored, npz)], (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY\x01\x00", b"'<f4'", b"'|O'", b"(3,)", b"True", b".npy")),
+        "npz": Reader(models, [*npz, *map(_stored, npz), large], (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY\x01\x00", b"'<f4'", b"'|O'", b"(3,)", b"True", b".npy", b"PK\x06\x06", b"PK\x06\x07"), _taken_once(large)),
         "json": Reader(json_text, [dump_json(handed), dump_json(full), b"[1, -2.5e3, true, null, \"\\u00e9\"]"], _JSON_WORDS),
         "record": Reader(site_record, [dump_json(record()), dump_json(handed)], _JSON_WORDS),
         "version": Reader(lambda data: json_document(VersionRecord, data), [dump_json(version()), dump_json(full)], _JSON_WORDS),

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from safetensors.numpy import save_file
+
 from fedops.adapters.git_locks import git_folder, locks
-from tests.scenario.fed import GitFed, Scratch
+from fedops.adapters.git_repo import GitRepository
+from fedops.app.offer import Wanted
+from fedops.app.submit import Submitted, submit
+from fedops.core.ids import SiteId
+from tests.scenario.fed import GitFed, Scratch, Upload, arrays
 from tests.scenario.oracle import check_all
 
 SITES = ("hospital-a", "hospital-b")
-PARTS = "*.part-*"  # what a store writes before it renames
+PARTS = ("*.part-????????????????", ".*.????????")  # what is written before it is renamed: models, documents
 AGE = 2 * 3600.0  # seconds after which whatever a dead process left counts as left
 
 
@@ -27,7 +33,7 @@ class Killer:
     """One federation and its runs, each of which may be killed.
 
     Attributes:
-        killed: how many runs were killed before their end.
+        killed: how many runs were killed before their end; `submits`, how many of them handed an update in.
         ended: how many ended before the signal came.
         versions: that were made, once it was checked.
     """
@@ -38,6 +44,7 @@ class Killer:
     ended: int = 0
     log: list[str] = field(default_factory=list)
     versions: int = 0
+    submits: int = 0
     _value: float = 1.0
 
     def __post_init__(self) -> None:
@@ -55,17 +62,34 @@ class Killer:
         work()
         self.seconds[what] = time.monotonic() - start
 
-    def _submit(self, site: str) -> None:
+    def _trained(self, site: str) -> Wanted:
+        """A site has trained on the current version: a file that nobody else has."""
         self._value += 1.0
-        self.fed.submit(site, self._value)
+        file = self.fed.scratch.new() / "update.safetensors"
+        save_file(arrays(self._value), file)
+        return Wanted(SiteId(site), file, self.fed.main(site).version.version, 10, {"loss": 0.25})
+
+    def _submit(self, site: str, trained: Wanted | None = None) -> None:
+        """What `fedops submit` does, in the site's clone."""
+        wanted = trained or self._trained(site)
+        repository = self.fed.repositories[site]
+        assert isinstance(repository, GitRepository)
+        ctx = self.fed.context(repository=repository, forge=self.fed.forge(site))
+        done = submit(ctx, repository.path, wanted, key=self.fed.keys[site].private)
+        assert isinstance(done, Submitted), done
+        blob = self.fed.origin / "store" / "sites" / site / "blobs" / "sha256" / done.record.sha256
+        self.fed.uploads[site, done.record.manifest] = Upload(done.record, blob.read_bytes())
 
     def kill_some(self) -> None:
-        """Each site submits, one perhaps in a process that is killed; then runs are killed, and at last one is not."""
+        """Sites submit, one perhaps in processes that are killed, each going on where the one before was; then runs are
+        killed, and at last one is not.
+        """
         victim = self.rng.choice(SITES)
         for site in SITES:
-            if site == victim and self.rng.random() < 0.3:
-                self._kill("submit", partial(self._submit, site))
-            self._submit(site)
+            trained = self._trained(site)
+            for _ in range(self.rng.choice((0, 0, 1, 3)) if site == victim else 0):
+                self.submits += self._kill("submit", partial(self._submit, site, trained))
+            self._submit(site, trained)
         for _ in range(self.rng.randint(1, 6)):
             ctx = self.fed.context(repository=self.clone)
             if not self._kill("reconcile", partial(self.fed.reconcile, ctx)):
@@ -80,15 +104,17 @@ class Killer:
         if child == 0:
             os.setpgid(0, 0)
             self.fed.scratch = Scratch(scratch)
-            try:
+            with suppress(BaseException):
                 work()
-            finally:
                 os._exit(0)
+            os._exit(1)
         with suppress(ProcessLookupError):  # both do it, so that it is done, whoever comes first
             os.setpgid(child, child)
         end = start + self.rng.uniform(0, 1.1 * self.seconds[what])
         while time.monotonic() < end:
-            if os.waitpid(child, os.WNOHANG)[0]:
+            ended, code = os.waitpid(child, os.WNOHANG)
+            if ended:
+                assert code == 0, f"{what}: failed by itself"
                 self.ended += 1
                 self.seconds[what] = time.monotonic() - start  # this machine is as busy as it is now
                 return False
@@ -115,9 +141,15 @@ class Killer:
         """Let the time pass after which locks and unfinished files count as left behind."""
         folders = [git_folder(path) for path in (self.fed.origin, *(r.path for r in self.fed._open))]
         left = [lock for folder in folders if folder is not None for lock in locks(folder)]
-        for path in (*left, *(self.fed.origin / "store").rglob(PARTS)):
+        for path in (*left, *self._parts()):
             self.log.append(f"left: {path.relative_to(self.folder)}")
             os.utime(path, (time.time() - AGE,) * 2)
+
+    def _parts(self) -> list[Path]:
+        """Unfinished files in the store and in the sites' own folders; a dead runner's went with its machine."""
+        clones = [self.fed.repositories[site] for site in SITES]
+        places = [self.fed.origin / "store", *(c.path / ".fedops" for c in clones if isinstance(c, GitRepository))]
+        return [path for place in places for pattern in PARTS for path in place.rglob(pattern)]
 
     def check(self) -> None:
         """After one more undisturbed round: nothing lost, doubled, half-visible, left lying about or broken."""
@@ -132,5 +164,4 @@ class Killer:
             folder = git_folder(path)
             assert folder is not None
             assert list(locks(folder)) == []
-        # A dead runner's own temporary files went with its machine.
-        assert list((self.fed.origin / "store").rglob(PARTS)) == []
+        assert self._parts() == []

@@ -27,6 +27,7 @@ from fedops.core.ids import CommitId, RepoPath, SiteId
 from fedops.core.records import Record, render_pointer, update_pointer
 from tests.fakes_forge import FakeForge
 from tests.fakes_repository import FakeRepository
+from tests.github_face.fed import GitHubFed
 from tests.scenario.fed import Fed, GitFed, MemoryFed, arrays
 from tests.scenario.oracle import check_all
 
@@ -66,6 +67,16 @@ def of_text(text: bytes | Callable[[bytes], bytes], path: RepoPath = RECORD) -> 
         return pull_of(fed, name, files)
 
     return attack
+
+
+def of_pointer(old: bytes, new: bytes) -> Attack:
+    """A pointer that leads elsewhere than its record."""
+
+    def change(data: bytes) -> bytes:
+        assert old in data
+        return data.replace(old, new)
+
+    return of_text(change, POINTER)
 
 
 def of_bytes(data: bytes | Callable[[], bytes], **options: Any) -> Attack:
@@ -153,6 +164,14 @@ def unsigned(fed: Fed, name: str) -> Pull:
 def in_anothers_folder(fed: Fed, name: str) -> Pull:
     record = fed.upload("bank-d", 0, arrays(7.0))
     return pull_of(fed, name, fed.handed_in(record))
+
+
+def by_another_account(fed: Fed, name: str) -> Pull:
+    """What the site made and signed itself, handed in by somebody else."""
+    theirs = fed.repositories["bank-d"]
+    key, files = fed.keys[M].private, fed.handed_in(good(fed))
+    head = theirs.write_commit([fed.main("bank-d").commit], files, "submit", at=fed.clock.now(), key=key)
+    return fed.forge("bank-d").submit_pull(head, f"attack/{name}", "attack", "")
 
 
 def of_nobody(fed: Fed, name: str) -> Pull:
@@ -243,13 +262,19 @@ TREES: dict[str, tuple[Attack, str]] = {
     "no-common-ancestor": (no_common_ancestor, "commit_shape"),
     "unsigned": (unsigned, "signature_invalid"),
     "anothers-folder": (in_anothers_folder, "site_mismatch"),
+    "another-account": (by_another_account, "site_mismatch"),
     "nobodys-folder": (of_nobody, "site_unknown"),
     "policy-too": (policy_too, "path_not_allowed"),
+    "workflow-too": (of_tree(put(".github/workflows/validate.yml", "100644", b"on: push\n")), "path_not_allowed"),
+    "dvc-config": (of_tree(put(".dvc/config", "100644", b"[core]\n    remote = evil\n")), "path_not_allowed"),
+    "attributes": (of_tree(put(".gitattributes", "100644", b"*.json filter=evil\n")), "path_not_allowed"),
+    "own-attributes": (of_tree(put(f"sites/{M}/.gitattributes", "100644", b"* eol=crlf\n")), "path_not_allowed"),
     "no-pointer": (without_pointer, "files_missing"),
     "huge-record": (of_text(b" " * 20_000), "file_too_large"),
     "huge-pointer": (of_text(b"#" * 5_000, POINTER), "file_too_large"),
 }
 IN_GIT = ("symlink", "submodule", "line-break", "no-utf8", "two-commits", "no-common-ancestor", "huge-record")
+ON_GITHUB = ("symlink", "submodule", "executable", "anothers-folder", "another-account", "workflow-too", "dvc-config")
 DOCUMENTS: dict[str, tuple[Attack, str]] = {
     "no-json": (of_text(b"\xff\xfe"), "metadata_invalid_json"),
     "ten-thousand-lines": (of_text(b"{\n" + b"\n" * 10_000 + b"}\n"), "metadata_schema"),
@@ -262,6 +287,9 @@ DOCUMENTS: dict[str, tuple[Attack, str]] = {
     "huge-number": (of_text(lambda data: data.replace(b"0.25", b"1" * 400)), "metadata_invalid_json"),
     "crlf-pointer": (of_text(lambda data: data.replace(b"\n", b"\r\n"), POINTER), "dvc_schema"),
     "yaml-pointer": (of_text(b"outs: &a [*a]\n", POINTER), "dvc_schema"),
+    "other-registry": (of_pointer(b'repository: "sites/', b'repository: "evil.example/fed/sites/'), "dvc_schema"),
+    "other-remote": (of_pointer(b"remote: sites-clinic-c", b"remote: https://evil.example/fed"), "dvc_schema"),
+    "no-remote": (of_pointer(b", remote: sites-clinic-c", b""), "dvc_schema"),
     "other-site": (of_record(lambda r: r | {"site": "bank-d"}), "site_mismatch"),
     "markdown-metric": (
         of_record(lambda r: r | {"metrics": {"<img src=x> [a](http://x) @lena": 1.0}}),
@@ -354,9 +382,12 @@ def test_each_attack_is_refused_by_name_and_stops_no_good_pull(tmp_path: Path, a
     check_all(fed, rerun=lambda: fed.reconcile().changed, damaged=[f"sites/{M}"])
 
 
+@pytest.mark.parametrize("any_fed", [MemoryFed, GitFed, pytest.param(GitHubFed, marks=pytest.mark.long)], indirect=True)
 def test_each_attack_by_a_tree_is_refused_by_name_and_stops_no_good_pull(any_fed: Fed) -> None:
     attacks = dict(TREES)
-    if isinstance(any_fed, GitFed):  # what git itself could stumble over; a minute for all of them
+    if isinstance(any_fed, GitHubFed):
+        attacks = {name: attacks[name] for name in ON_GITHUB}
+    elif isinstance(any_fed, GitFed):  # what git itself could stumble over; a minute for all of them
         attacks = {name: attacks[name] for name in IN_GIT}
         # Whose commit it is, is known by its signature alone.
         attacks["unsigned"] = (unsigned, "site_mismatch")

@@ -21,6 +21,7 @@ from fedops.core.errors import FedopsError, ForgeError, GitError, StoreError
 from fedops.core.facts import Aggregate, RefUpdate, Wait
 from fedops.core.ids import CommitId, Digest, RepoPath
 from fedops.ports import Repository
+from tests.github_face.fed import GitHubFed
 from tests.scenario.actors import PRIVATE, Actor
 from tests.scenario.fed import Fed, GitFed, MemoryFed, arrays, watched
 from tests.scenario.oracle import check_all, check_inputs, check_lineage
@@ -100,6 +101,7 @@ def fed(tmp_path: Path) -> Fed:
 ALPHA_0 = {"kind": "polynomial", "alpha": 0}
 
 
+@pytest.mark.parametrize("any_fed", [MemoryFed, GitFed, pytest.param(GitHubFed, marks=pytest.mark.long)], indirect=True)
 def test_h42_the_first_of_two_runs_wins_and_the_second_makes_the_next_version_with_the_rest(
     any_fed: Callable[..., Fed],
 ) -> None:

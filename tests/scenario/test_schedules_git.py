@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ ACTIONS = [
     Story.restore,
     Story.suspend_or_activate,
 ]
+MUST = (Story.resubmit, Story.lose, Story.review)  # one of them is the first thing that happens in each story
 
 
 class Run(threading.Thread):
@@ -49,10 +50,18 @@ class Run(threading.Thread):
             self.error = e
 
 
-def play(seed: int, folder: Path) -> int:
-    """Play one story; returns how many versions came of it."""
-    rng = random.Random(seed)
-    merge = {"mode": "review", "approvals": 1} if rng.random() < 0.2 else {"mode": "auto"}
+def play(seed: int, folder: Path) -> tuple[int, frozenset[str]]:
+    """Play one story; how many versions came of it, and which actions there were that did something."""
+    rng, must = random.Random(seed), MUST[seed // BATCHES % len(MUST)]
+    reviewed = rng.random() < 0.2 or must is Story.review
+    merge = {"mode": "review", "approvals": 1} if reviewed else {"mode": "auto"}
+    happened = set[str]()
+
+    def act(action: Callable[[Story], None]) -> None:
+        before = len(story.log)
+        action(story)
+        happened.update([action.__name__] * (len(story.log) - before))
+
     sites = SITES[: 2 + seed % 2]
     people = ("lena", "leo", *sites)
     fed = GitFed(
@@ -65,12 +74,12 @@ def play(seed: int, folder: Path) -> int:
             story.everybody_submits()
             if merge["mode"] == "review":
                 for _ in sites:
-                    story.review()
+                    act(Story.review)
             runs = [Run(fed, clone) for clone in clones]
             for run in runs:
                 run.start()
-            for _ in range(rng.randint(1, 2)):
-                rng.choice(ACTIONS)(story)
+            for action in (must, *rng.choices(ACTIONS, k=rng.randint(0, 1))):
+                act(action)
             for run in runs:
                 run.join()
                 if run.error is not None and not (
@@ -80,7 +89,7 @@ def play(seed: int, folder: Path) -> int:
             story.note(f"{len(runs)} runs made {[v.version for r in runs if r.result for v in r.result.published]}")
         story.finish()
         check_all(fed, rerun=lambda: fed.reconcile().changed, damaged=story.damaged)
-        return fed.version.version
+        return fed.version.version, frozenset(happened)
     except BaseException as e:
         e.add_note("\n".join([f"seed {seed}", *story.log]))
         raise
@@ -97,9 +106,11 @@ def fast() -> Iterator[Path]:
 @pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_runs_at_the_same_time_on_real_git_give_one_version_of_each_number(batch: int, fast: Path) -> None:
-    versions = 0
+    versions, happened = 0, set[str]()
     for seed in range(batch, SCHEDULES, BATCHES):
         folder = fast / str(seed)
         folder.mkdir()
-        versions += play(seed, folder)
+        made, what = play(seed, folder)
+        versions, happened = versions + made, happened | what
     assert versions >= 3, "stories in which nothing happens prove nothing"
+    assert {action.__name__ for action in MUST} <= happened
