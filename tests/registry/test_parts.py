@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fedops.adapters.registry_http import Wire
 from fedops.adapters.meter import Meter
+from fedops.adapters.registry_http import Wire
 from fedops.adapters.store_parts import CheckedReader
 from fedops.adapters.store_registry import RegistryStore
 from fedops.core.errors import StoreError
