@@ -311,7 +311,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="use it again if it is there")
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="fedops-bench-"))
+    folder = (given.folder or Path(tempfile.mkdtemp(prefix="fedops-bench-"))).resolve()
     try:
         if not (folder / "clone").is_dir():
             folder.mkdir(parents=True, exist_ok=True)
