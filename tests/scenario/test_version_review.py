@@ -42,11 +42,6 @@ def fed(tmp_path: Path) -> Fed:
     return make(MemoryFed, tmp_path)
 
 
-on_all_forges = pytest.mark.parametrize(
-    "any_fed", [MemoryFed, GitFed, pytest.param(GitHubFed, marks=pytest.mark.long)], indirect=True
-)
-
-
 @pytest.fixture(params=[MemoryFed, GitFed])
 def any_fed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fed]:
     made = make(request.param, tmp_path)
@@ -105,7 +100,7 @@ def state_of(fed: Fed, pull: Pull) -> str:
 # ---------------------------------------------------------------- open, approve
 
 
-@on_all_forges
+@pytest.mark.parametrize("any_fed", [MemoryFed, GitFed, pytest.param(GitHubFed, marks=pytest.mark.long)], indirect=True)
 def test_a_version_waits_in_one_pull_request_until_leads_approve_exactly_its_commit(any_fed: Fed) -> None:
     fed = any_fed
     pull = proposed(fed)
@@ -189,7 +184,6 @@ def test_the_policy_asks_for_one_approval_unless_it_says_otherwise() -> None:
 # ---------------------------------------------------------------- reject
 
 
-@on_all_forges
 def test_a_rejected_version_is_closed_and_not_proposed_again_before_something_is_different(any_fed: Fed) -> None:
     fed = any_fed
     pull = proposed(fed)
