@@ -60,7 +60,7 @@ class Streamed:
 
 
 @contextmanager
-def reported(where: Path, doing: str) -> Iterator[None]:
+def reported(where: Path | str, doing: str) -> Iterator[None]:
     """Turn an OSError of the block into a StoreError that says where, what, and whether repeating may help."""
     try:
         yield

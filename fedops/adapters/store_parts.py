@@ -131,7 +131,8 @@ class CheckedReader:
         """
         if not self._left or not len(buffer):
             return 0
-        count = self._source.readinto(buffer[: self._left])
+        with durable.reported(self._where, "read it"):
+            count = self._source.readinto(buffer[: self._left])
         if not count:
             got = self._layer.size - self._left
             raise refusal("size_mismatch", self._where, got=got, expected=self._layer.size)

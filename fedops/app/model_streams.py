@@ -144,8 +144,6 @@ class _Blamed:
             count = self._source.readinto(buffer)
         except StoreError as e:
             raise self._lost(e) from e
-        except OSError as e:  # of a folder that is not there any more
-            raise self._lost(StoreError(f"{e.strerror or e}", cause="temporary")) from e
         self._tally.add(count)
         return count
 

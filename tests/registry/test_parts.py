@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import hashlib
 import io
+import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -37,6 +40,21 @@ def test_stream_that_ends_too_early_is_a_size_mismatch() -> None:
         with pytest.raises(StoreError) as caught:
             reader.readinto(memoryview(bytearray(10)))
     assert caught.value.slug == "size_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("number", "cause"), [(errno.EIO, "temporary"), (errno.EACCES, "auth"), (errno.ENOENT, "permanent")]
+)
+def test_a_folder_that_fails_in_mid_stream_is_a_store_that_does(number: int, cause: str) -> None:
+    class Failing(io.BytesIO):
+        def readinto(self, buffer: Any, /) -> int:
+            raise OSError(number, os.strerror(number))
+
+    layer = Layer("0" * 64, 5, "model.safetensors")
+    with CheckedReader(Failing(), layer, "global@sha256:00") as reader, pytest.raises(StoreError) as caught:
+        reader.readinto(memoryview(bytearray(5)))
+    assert caught.value.cause == cause
+    assert caught.value.message == f"global@sha256:00: cannot read it, got {os.strerror(number)}"
 
 
 def test_bytes_that_are_sent_again_are_told_once() -> None:
