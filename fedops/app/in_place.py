@@ -14,9 +14,9 @@ from fedops.app.differences import differences
 from fedops.app.engine import Aggregated
 from fedops.app.input_bytes import Tools, lying_at, lying_global, stores_of
 from fedops.app.known_bytes import Lying, fingerprint
-from fedops.app.model_bytes import GONE
 from fedops.app.read_ahead import names_of
 from fedops.core.artifacts import ARCHIVE
+from fedops.core.byte_faults import GONE
 from fedops.core.documents import dump_json
 from fedops.core.errors import StoreError
 from fedops.core.facts import VersionTag

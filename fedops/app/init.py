@@ -11,10 +11,10 @@ from pathlib import Path
 from fedops.app.context import Context
 from fedops.app.first_model import rewrite_first
 from fedops.app.founding import V0, Draft, Ground, Wanted, adopted, draft_federation, existing
-from fedops.app.model_bytes import GONE, WRONG
 from fedops.app.scaffold import render
 from fedops.app.snapshot import Snapshot, snapshot, version_record
 from fedops.core.artifacts import FIRST_ANNOTATIONS
+from fedops.core.byte_faults import GONE, WRONG
 from fedops.core.documents import load_document
 from fedops.core.errors import ConfigError, GitError, StoreError
 from fedops.core.facts import RefUpdate

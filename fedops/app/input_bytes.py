@@ -11,10 +11,11 @@ from fedops.app.context import Context
 from fedops.app.deciding import Situation
 from fedops.app.global_models import GlobalModels
 from fedops.app.known_bytes import KnownBytes, Lying, look
-from fedops.app.model_bytes import GONE, REFUSED, WRONG, fetch
+from fedops.app.model_bytes import fetch
 from fedops.app.read_ahead import ReadAhead
 from fedops.app.snapshot import Snapshot
 from fedops.core.artifacts import ARCHIVE
+from fedops.core.byte_faults import GONE, REFUSED, WRONG
 from fedops.core.catalogue import CATALOGUE, Slug
 from fedops.core.errors import StoreError
 from fedops.core.facts import Submission

@@ -8,8 +8,8 @@ from pathlib import Path
 from fedops.app.compute import judge_alone
 from fedops.app.deciding import Situation
 from fedops.app.input_bytes import Tools, is_own_whole, own_copy, store_fault
-from fedops.app.model_bytes import REFUSED, WRONG
 from fedops.app.rederive import mismatch
+from fedops.core.byte_faults import REFUSED, WRONG
 from fedops.core.errors import GitError, StoreError
 from fedops.core.facts import Submission
 from fedops.core.findings import Finding, finding

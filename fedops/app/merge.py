@@ -12,11 +12,11 @@ from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Marker, VerdictState
 from fedops.core.findings import errors
+from fedops.core.forge_settings import VERDICT
 from fedops.core.plan import merge_message
 from fedops.core.report import STAGES, PullReport, pull_report
 from fedops.render.markdown import pull_comment
 
-STATUS_CONTEXT = "fedops/verdict"
 _STATES = {"accepted": "success", "rejected": "failure", "pending": "pending"}
 
 
@@ -140,8 +140,8 @@ def report(ctx: Context, main: Snapshot, judged: Judgement) -> bool:
     changed = ctx.forge.upsert_comment(pull.number, marker, pull_comment(facts, marker))
     state = _STATES[verdict.state]
     text = _status_text(judged)
-    if ctx.forge.status(pull.head, STATUS_CONTEXT) != (state, text):
-        ctx.forge.set_status(pull.head, state, STATUS_CONTEXT, text)  # type: ignore[arg-type]  # values of _STATES
+    if ctx.forge.status(pull.head, VERDICT) != (state, text):
+        ctx.forge.set_status(pull.head, state, VERDICT, text)  # type: ignore[arg-type]  # values of _STATES
         changed = True
     return changed
 

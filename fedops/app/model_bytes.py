@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedops.app.context import Context
 from fedops.app.snapshot import Snapshot, version_record
+from fedops.core.byte_faults import GONE, REFUSED, WRONG
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact
 from fedops.core.findings import Finding, finding, slug_of
@@ -16,16 +17,6 @@ from fedops.core.safetensors_header import encode_header
 from fedops.core.settings import Limits
 from fedops.core.validate import validate_artifact
 from fedops.ports import OpenModel, Store
-
-# What a store can say of one object without being broken itself: it is not there, or has other bytes than its digest
-# says (both may pass: unavailable); or a manifest that is whole says what no submission may (which never passes).
-GONE: frozenset[str] = frozenset({"object_missing"})
-WRONG: frozenset[str] = frozenset({"hash_mismatch", "size_mismatch", "digest_mismatch"})
-REFUSED: frozenset[str] = frozenset({"foreign_layer_refused", "layer_title_invalid", "annotation_mismatch"})
-# What is said of a submission whose site closed its repository, or whose own store does not answer (`site_faults`).
-AWAY: frozenset[str] = frozenset({"auth_failed", "registry_unavailable"})
-# Why a version may leave a submission out without using it up.
-UNAVAILABLE: frozenset[str] = GONE | WRONG | AWAY
 
 
 def store_finding(error: StoreError, where: str) -> Finding:

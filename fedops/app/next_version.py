@@ -15,7 +15,6 @@ from typing import Literal
 from fedops.app.context import Context
 from fedops.app.deciding import situation_of
 from fedops.app.merged import merged_state
-from fedops.app.model_bytes import WRONG
 from fedops.app.propose import propose
 from fedops.app.publish import publish
 from fedops.app.snapshot import Snapshot, main_snapshot, snapshot, version_record
@@ -25,6 +24,7 @@ from fedops.app.version_merge import approval_findings
 from fedops.app.version_pulls import VersionPull, look
 from fedops.app.version_push import Lost, Outcome, Published, Replan, display_tag
 from fedops.app.version_review import held, publish_pull, version_merge
+from fedops.core.byte_faults import WRONG
 from fedops.core.documents import dump_json
 from fedops.core.facts import Aggregate, Decision, RefUpdate
 from fedops.core.findings import Finding, errors, finding

@@ -13,10 +13,11 @@ from fedops.app.deciding import Situation, Skips, situation_of, unavailable_entr
 from fedops.app.deciding import excluded_entry as entry_of
 from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
-from fedops.app.model_bytes import UNAVAILABLE, fetch_update, find_update
+from fedops.app.model_bytes import fetch_update, find_update
 from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, Tally, can_stream
 from fedops.app.site_faults import site_fault
 from fedops.app.snapshot import Snapshot
+from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.documents import dump_json
 from fedops.core.errors import StoreError
 from fedops.core.facts import Aggregate, Artifact, Decision, Submission, Wait

@@ -12,12 +12,12 @@ from typing import cast
 from fedops.app.context import Context
 from fedops.app.deciding import make_witness, situation_of, skips_of, version_record, weighing
 from fedops.app.merged import merged_state
-from fedops.app.model_bytes import GONE, UNAVAILABLE, WRONG
 from fedops.app.site_faults import Heard, heard, site_fault
 from fedops.app.snapshot import Snapshot, snapshot
 from fedops.app.version_push import PUSH_SECONDS, Lost, Opened, Outcome, Published, Replan, push_version
 from fedops.app.version_review import open_version
 from fedops.core.artifacts import ARCHIVE, MAX_CONFIG_BYTES
+from fedops.core.byte_faults import GONE, UNAVAILABLE, WRONG
 from fedops.core.documents import load_json_document
 from fedops.core.errors import ConfigError, StoreError
 from fedops.core.facts import Aggregate

@@ -8,12 +8,13 @@ from fedops.app.allowance import PULLS, Allowance
 from fedops.app.context import Context
 from fedops.app.counted_forge import counted
 from fedops.app.inspect import TEMPORARY, Judgement, inspect_pull
-from fedops.app.merge import STATUS_CONTEXT, Merged, merge_pull
+from fedops.app.merge import Merged, merge_pull
 from fedops.app.snapshot import Snapshot
 from fedops.app.verdict_cache import BytesMemory, BytesVerdict, remember
 from fedops.core.errors import ConfigError, FedopsError
 from fedops.core.facts import Pull
 from fedops.core.findings import Finding, finding
+from fedops.core.forge_settings import VERDICT
 from fedops.core.turns import in_turn
 
 
@@ -77,7 +78,7 @@ def turns(ctx: Context, main: Snapshot, pulls: Sequence[Pull], memory: BytesMemo
     except ConfigError:
         return tuple(pulls)  # nothing can be judged, which is told of each
     members = {account.id for site in roster for account in site.accounts}
-    said = ctx.forge.statuses({pull.head for pull in pulls}, STATUS_CONTEXT) if len(pulls) > 1 else {}
+    said = ctx.forge.statuses({pull.head for pull in pulls}, VERDICT) if len(pulls) > 1 else {}
     many = len(pulls) > PULLS
     before = {head for head, status in said.items() if many or status[1].startswith(TEMPORARY)}
     return in_turn(pulls, members, again=memory.tried, before=before, salt=f"{ctx.clock.now():%Y-%m-%dT%H:%M}")

@@ -22,12 +22,13 @@ from fedops.app.repair import repair_page, repair_tag
 from fedops.app.retag import restore_tags
 from fedops.app.retention import retire
 from fedops.app.signals import signal
-from fedops.app.snapshot import Snapshot, version_record
+from fedops.app.snapshot import Snapshot
+from fedops.app.tag_faults import above, misplaced
 from fedops.app.verdict_cache import BytesMemory
-from fedops.app.version_push import Opened, Published, Replan, on_line
+from fedops.app.version_push import Opened, Published, Replan
 from fedops.app.version_review import close, tend
 from fedops.core.facts import Decision
-from fedops.core.findings import Finding, errors, finding
+from fedops.core.findings import Finding, errors
 from fedops.core.ids import BlobId, GlobalVersion
 from fedops.core.plan import version_title
 from fedops.core.records import VersionRecord
@@ -120,21 +121,10 @@ def stray_tags(ctx: Context, main: Snapshot) -> tuple[Finding, ...]:
         main: as it was just fetched.
     """
     if not ctx.repository.versions(above=main.version.version):
-        return _misplaced(main)
+        return misplaced(main)
     # NOTE: looked at twice, since a fetch may see the tag of a push that is under way before it sees its main.
     main = refreshed(ctx)
-    above = ctx.repository.versions(above=main.version.version)
-    found = [finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{main.version.version}") for t in above]
-    return (*found, *_misplaced(main))
-
-
-def _misplaced(main: Snapshot) -> tuple[Finding, ...]:
-    number, tag = main.version.version, GlobalVersion(main.version.version).tag
-    named = main.repository.resolve(f"refs/tags/{tag}")
-    made = version_record(main.repository, main, number) if named is not None else None
-    if named is None or made is None or (made[0] == named and on_line(main.repository, named, main.commit)):
-        return ()
-    return (finding("tag_moved", tag, got=named, expected=f"the commit that brought v{number}"),)
+    return (*above(main, ctx.repository.versions(above=main.version.version)), *misplaced(main))
 
 
 def repair(ctx: Context, main: Snapshot) -> bool:

@@ -9,8 +9,8 @@ from fedops.app.compute import refuse_unavailable_rules
 from fedops.app.deciding import Situation, situation_of, skips_of, unavailable_entries, version_record, weighing
 from fedops.app.main_line import MainLine
 from fedops.app.merged import merged_state
-from fedops.app.model_bytes import UNAVAILABLE
 from fedops.app.snapshot import Snapshot, is_ruled, parse_time
+from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.documents import Json, plain
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Aggregate

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 
 from fedops.app.context import Context
-from fedops.app.model_bytes import GONE
 from fedops.app.next_version import untagged
 from fedops.app.snapshot import Snapshot, snapshot, version_record
 from fedops.core.artifacts import ARCHIVE
+from fedops.core.byte_faults import GONE
 from fedops.core.documents import MAX_DOCUMENT_BYTES
 from fedops.core.errors import ConfigError, GitError, StoreError
 from fedops.core.findings import Finding, finding

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fedops.app.context import Context
-from fedops.app.model_bytes import GONE, REFUSED, WRONG, find_global, store_finding
+from fedops.app.model_bytes import find_global, store_finding
 from fedops.app.snapshot import Snapshot
 from fedops.core.artifacts import ARCHIVE
+from fedops.core.byte_faults import GONE, REFUSED, WRONG
 from fedops.core.catalogue import Slug
 from fedops.core.errors import StoreError
 from fedops.core.facts import Artifact, Layer

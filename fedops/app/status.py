@@ -11,8 +11,9 @@ from fedops.app.merged import MergedState, merge_warnings, merged_state
 from fedops.app.signals import waiting_sites
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time
 from fedops.app.told import Told, ask, open_pulls
-from fedops.app.why_waits import UNAVAILABLE, Tags, bytes_faults, outlook, tags_of
+from fedops.app.why_waits import Tags, bytes_faults, outlook, tags_of
 from fedops.app.work import Work
+from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.facts import Pull, Submission
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import GlobalVersion, SiteId

@@ -11,12 +11,12 @@ from fedops.app.snapshot import Snapshot
 from fedops.core.approvals import HOLD_LABELS, held_by
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Issue, Pull
+from fedops.core.forge_settings import VERDICT
 from fedops.core.ids import Digest, SiteId, is_version_branch, submit_branch
 from fedops.core.signals import SIGNAL_LABELS, marker_in, markers_in, signal_of
 from fedops.core.status import Heartbeat, OpenPull, is_stalled
 from fedops.ports import Forge
 
-VERDICT_CONTEXT = "fedops/verdict"
 _log = logging.getLogger(__name__)
 
 
@@ -79,7 +79,7 @@ def open_pulls(forge: Forge, main: Snapshot, pulls: Sequence[Pull], sites: Itera
     by_branch = {submit_branch(SiteId(s)): SiteId(s) for s in sites}
     found: dict[SiteId, OpenPull] = {}
     heads = {pull.head for pull in pulls if pull.branch in by_branch}
-    verdicts = forge.statuses(heads, VERDICT_CONTEXT) if heads else {}
+    verdicts = forge.statuses(heads, VERDICT) if heads else {}
     for pull in pulls:
         site = by_branch.get(pull.branch)
         owned = site is not None and main.sites.site_of(pull.author.id) == site

@@ -17,8 +17,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedops.app.model_bytes import GONE, WRONG
 from fedops.app.stored_findings import StoredFinding
+from fedops.core.byte_faults import GONE, WRONG
 from fedops.core.documents import Document, load_json_document
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import RefUpdate, TreeEntry

@@ -14,6 +14,7 @@ from fedops.app.version_push import Lost, Opened, Outcome, Published, Replan, pu
 from fedops.core.approvals import HOLD_LABELS, held_by, hold_marker
 from fedops.core.facts import Marker, Pull
 from fedops.core.findings import Finding
+from fedops.core.forge_settings import VERDICT
 from fedops.core.ids import CommitId, Digest, GlobalVersion, version_branch
 from fedops.core.plan import plan_version, version_title
 from fedops.core.policy import record_inputs
@@ -21,7 +22,6 @@ from fedops.core.records import VersionRecord, model_pointer
 from fedops.core.signals import marker_in
 from fedops.render.version_pull import State, hold_body, version_body, version_comment
 
-STATUS_CONTEXT = "fedops/verdict"
 _STATUS = {"waits": "pending", "approved": "success", "refused": "failure", "closed": "failure"}
 
 
@@ -92,8 +92,8 @@ def _report(ctx: Context, pull: Pull, state: State, note: str, findings: Sequenc
     text = version_comment(state, pull.number, pull.head, note, findings)
     changed = ctx.forge.upsert_comment(pull.number, _marker(pull), text)
     status = (_STATUS[state], note[:130])
-    if ctx.forge.status(pull.head, STATUS_CONTEXT) != status:
-        ctx.forge.set_status(pull.head, status[0], STATUS_CONTEXT, status[1])  # type: ignore[arg-type]  # of _STATUS
+    if ctx.forge.status(pull.head, VERDICT) != status:
+        ctx.forge.set_status(pull.head, status[0], VERDICT, status[1])  # type: ignore[arg-type]  # of _STATUS
         changed = True
     return changed
 

@@ -9,20 +9,17 @@ from dataclasses import dataclass, replace
 
 from fedops.app.deciding import Skips, situation_of
 from fedops.app.merged import MergedState
-from fedops.app.snapshot import Snapshot, record_at, version_record
+from fedops.app.snapshot import Snapshot, record_at
+from fedops.app.tag_faults import above, misplaced
 from fedops.app.told import OpenSignal, Told
-from fedops.app.version_push import on_line
+from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.facts import Aggregate, Decision, Stop, Submission, Wait
 from fedops.core.findings import Finding, finding, slug_of
-from fedops.core.ids import VERSION_PATH, CommitId, GlobalVersion, SiteId, record_path
+from fedops.core.ids import VERSION_PATH, CommitId, SiteId, record_path
 from fedops.core.policy import inputs_digest
 from fedops.core.report import stage_of
 from fedops.core.status import Blocked
 
-# NOTE: as in model_bytes, which imports numpy: bytes that may come back, so that nothing is consumed.
-UNAVAILABLE = frozenset(
-    {"object_missing", "hash_mismatch", "size_mismatch", "digest_mismatch", "auth_failed", "registry_unavailable"}
-)
 _PULL = re.compile(r"#([1-9][0-9]{0,8})\b")
 
 
@@ -47,24 +44,9 @@ def tags_of(main: Snapshot) -> Tags:
     number, repository = main.version.version, main.repository
     tags = repository.versions(above=number - 1)
     made = next((repository.resolve(t.commit) for t in tags if t.version == number), None)
-    above = (
-        finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{number}")
-        for t in tags
-        if t.version > number
-    )
-    return Tags(made, (*above, *_misplaced(main, made)))
-
-
-def _misplaced(main: Snapshot, named: CommitId | None) -> tuple[Finding, ...]:
-    """The tag of the current version, if it names another commit than the one that brought the version to main."""
-    number = main.version.version
-    if named is None or _has_brought(main, named):
-        return ()
-    made = version_record(main.repository, main, number)
-    if made is None or (made[0] == named and on_line(main.repository, named, main.commit)):
-        return ()
-    where = GlobalVersion(number).tag
-    return (finding("tag_moved", where, got=named, expected=f"the commit that brought v{number}"),)
+    # A walk over main is for the rare case alone.
+    beside = () if made is None or _has_brought(main, made) else misplaced(main)
+    return Tags(made, (*above(main, tags), *beside))
 
 
 def _has_brought(main: Snapshot, commit: CommitId) -> bool:

@@ -8,10 +8,10 @@ from typing import Literal
 
 import click
 
-from fedops.app.merge import STATUS_CONTEXT
 from fedops.cli.console import Format, document, dry_run_option, emit, format_option
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Pull
+from fedops.core.forge_settings import VERDICT
 from fedops.render.text import printable
 
 _WORDS = {"approved": "approved", "changes_requested": "changes requested"}
@@ -44,7 +44,7 @@ def review_command(
         ctx.repository.fetch()
         pull = ctx.forge.pull(number)
         if state is None:
-            verdict = ctx.forge.status(pull.head, STATUS_CONTEXT)
+            verdict = ctx.forge.status(pull.head, VERDICT)
             show(pull, verdict, ctx.forge.comments(number), fmt)
             return
         _demand_reviewable(pull, head)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fedops.app.merge import STATUS_CONTEXT
 from fedops.core.facts import Account
 from fedops.core.forge_settings import (
     NOT_ASKED,
@@ -235,10 +234,6 @@ LEVEL_2 = ["level 2: status", "level 2: approvals", "level 2: stale approvals"]
 def level_2(*rules: Rule, **changes: Any) -> dict[str, Check]:
     checks = judged(**{"rules": (*KEPT, *rules)} | changes)
     return {name: check for name, check in checks.items() if name.startswith("level 2")}
-
-
-def test_the_verdict_that_level_2_asks_for_is_the_one_that_ci_sets() -> None:
-    assert VERDICT == STATUS_CONTEXT
 
 
 def test_level_2_as_the_guide_has_it_stands() -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedops.app import model_bytes
 from fedops.app.reconcile import Reconciled
 from fedops.app.status import status
-from fedops.app.why_waits import UNAVAILABLE
 from fedops.core.facts import Aggregate, Pull, RefUpdate, Wait
 from fedops.core.findings import errors
 from fedops.core.ids import CommitId, Digest, SiteId
@@ -191,10 +189,6 @@ def test_a_signal_for_another_reason_does_not_make_bytes_lost(fed: Fed) -> None:
     fed.push_policies()
     seen = look(fed)
     assert (seen.ready, seen.unavailable) == ((B,), ())
-
-
-def test_what_may_come_back_is_what_ci_takes_for_it() -> None:
-    assert UNAVAILABLE == model_bytes.UNAVAILABLE
 
 
 # ---------------------------------------------------------------- a version that leads rejected
