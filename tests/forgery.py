@@ -178,6 +178,16 @@ class Forger:
             else:
                 files[path] = (mode, data.decode() if mode == "160000" else self.put("blob", data))
 
+    def follow(self, old: str, new: str) -> None:
+        """Let a commit of main's line be another one, and re-create what comes after it, and its tags."""
+        line, made, tip = self.line(), {old: new}, new
+        for later in line[line.index(old) + 1 :]:
+            tip = made[later] = self.recommit(later, self.files(later), [tip, *self.parents(later)[1:]])
+        self.set_ref("refs/heads/main", tip)
+        for ref, name in list(self.refs.items()):
+            if ref.startswith("refs/tags/"):
+                self.retag(ref, name, made)
+
     def retag(self, ref: str, tag: str, new: Mapping[str, str]) -> None:
         head, rest = self.objects[tag][1].split(b"\n", 1)
         commit = head.decode().removeprefix("object ")

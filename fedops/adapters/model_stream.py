@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -32,10 +31,6 @@ class ModelStream:
         self.has_metadata = False
         self.format: Literal["safetensors"] = "safetensors"
         self.in_order = True
-
-    @property
-    def path(self) -> Path:
-        raise self._only_in_order()
 
     def read(self, name: str, start: int, count: int) -> NDArray[Any]:  # noqa: ARG002 nothing is kept
         raise self._only_in_order()

@@ -35,7 +35,7 @@ class OnMain:
 
 
 @dataclass(frozen=True)
-class Told:
+class Signalled:
     """Attributes:
     texts: what was done, in words.
     left: something is left to the next run.
@@ -51,7 +51,7 @@ def signal(
     merged: MergedState,
     skipped: Mapping[BlobId, str],
     allowance: Allowance | None = None,
-) -> Told:
+) -> Signalled:
     """Open and close signal issues as the current version asks for, as far as the allowance goes.
 
     Args:
@@ -68,14 +68,14 @@ def signal(
     forge, done = counted(ctx, allowance).forge, list[str]()
     for step in in_order(steps, issues):
         if not allowance.may_write():
-            return Told(tuple(done), left=True)
+            return Signalled(tuple(done), left=True)
         if isinstance(step, Signal):
             issue = forge.ensure_issue(step.marker, step.title, step.body, step.labels)
             done.append(f"#{issue.number}: {step.title}")
         else:
             forge.close_issue(step.number)
             done.append(f"#{step.number}: closed")
-    return Told(tuple(done), left=False)
+    return Signalled(tuple(done), left=False)
 
 
 def in_order(steps: Iterable[Step], issues: Sequence[Issue]) -> list[Signal | CloseSignal]:

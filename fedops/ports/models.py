@@ -19,9 +19,6 @@ class OpenModel(TensorSource, Protocol):
     """A model file that passed its preflight: container, sizes, names, dtypes; values are not checked yet."""
 
     @property
-    def path(self) -> Path: ...
-
-    @property
     def format(self) -> Literal["safetensors", "npz"]: ...
 
     @property

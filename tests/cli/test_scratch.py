@@ -215,6 +215,7 @@ def test_what_is_not_surely_a_killed_commands_stays(tmp: Path) -> None:
 
 def test_a_parent_that_cannot_be_listed_stops_nothing(tmp: Path) -> None:
     sweep(tmp / "not-there")
+    assert list(tmp.iterdir()) == []
 
 
 def test_a_sweep_that_was_killed_is_ended_by_the_next(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,15 +110,7 @@ def test_history_re_created_without_any_change_is_the_same_history(auditor: Audi
 
 def merge_again(forger: Forger, merge: str, head: str) -> None:
     """Let a merge have brought another commit of the site, and re-create what comes after it."""
-    line = forger.line()
-    new = {merge: forger.recommit(merge, forger.files(merge), [forger.parents(merge)[0], head])}
-    tip = new[merge]
-    for later in line[line.index(merge) + 1 :]:
-        tip = new[later] = forger.recommit(later, forger.files(later), [tip, *forger.parents(later)[1:]])
-    forger.set_ref("refs/heads/main", tip)
-    for ref, name in list(forger.refs.items()):
-        if ref.startswith("refs/tags/"):
-            forger.retag(ref, name, new)
+    forger.follow(merge, forger.recommit(merge, forger.files(merge), [forger.parents(merge)[0], head]))
 
 
 # ---------------------------------------------------------------- what a version read

@@ -44,17 +44,10 @@ def test_a_used_file_that_became_no_plain_file(auditor: Auditor, name: str, what
 
 def said_again(forger: Forger, merge: str, change: Callable[[str], str]) -> CommitId:
     """Let a merge have another message, and re-create what comes after it; the new merge."""
-    line = forger.line()
     head, text = forger.objects[merge][1].split(b"\n\n", 1)
-    new = {merge: forger.put("commit", head + b"\n\n" + change(text.decode()).encode())}
-    tip = new[merge]
-    for later in line[line.index(merge) + 1 :]:
-        tip = new[later] = forger.recommit(later, forger.files(later), [tip, *forger.parents(later)[1:]])
-    forger.set_ref("refs/heads/main", tip)
-    for ref, name in list(forger.refs.items()):
-        if ref.startswith("refs/tags/"):
-            forger.retag(ref, name, new)
-    return CommitId(new[merge])
+    again = forger.put("commit", head + b"\n\n" + change(text.decode()).encode())
+    forger.follow(merge, again)
+    return CommitId(again)
 
 
 def without(*keys: str) -> Callable[[str], str]:
