@@ -46,6 +46,12 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     return home
 
 
+@pytest.fixture
+def no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `fedops local up`: no quarter of an hour passes, whenever the test runs."""
+    monkeypatch.setattr("fedops.app.local_events.cron_due", lambda cron, after, until: False)
+
+
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
     """An SSH key for each person of the forge's tests."""

@@ -19,7 +19,7 @@ START = {"number": 1, "workflow": "reconcile.yml", "event": "push", "seconds": 1
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Conclusion]:
+def ends(no_schedule: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Conclusion]:
     """How runs of a file end; default: success."""
     how: dict[str, Conclusion] = {}
 

@@ -18,7 +18,7 @@ import pytest
 from fedops.cli import history
 from fedops.cli.console import TerminalProgress, format_option, say
 from fedops.cli.main import COMMANDS, cli, main, run
-from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, StoreError, TrainingError
+from fedops.core.errors import Cause, ConfigError, FedopsError, ForgeError, GitError, StoreError, TrainingError
 from tests.cli_world import Ran, in_process
 
 TOKEN = "ghp_0123456789abcdefghij"
@@ -40,34 +40,36 @@ def ending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran
     return call
 
 
-ERRORS = [
-    (ConfigError("a.yaml:3: what"), 2),
-    (ConfigError("a", cause="temporary"), 2),
-    (StoreError("s", cause="auth"), 4),
-    (StoreError("s", cause="temporary"), 5),
-    (ForgeError("f", cause="auth"), 4),
-    (ForgeError("f"), 2),
-    (GitError("g", cause="temporary"), 5),
-    (GitError("g"), 2),
-    (TrainingError("t"), 2),
+# Kinds, causes and exit codes; each test makes errors of its own, since it writes on them.
+ERRORS: list[tuple[type[FedopsError], Cause, int]] = [
+    (ConfigError, "permanent", 2),
+    (ConfigError, "temporary", 2),
+    (StoreError, "auth", 4),
+    (StoreError, "temporary", 5),
+    (ForgeError, "auth", 4),
+    (ForgeError, "permanent", 2),
+    (GitError, "temporary", 5),
+    (GitError, "permanent", 2),
+    (TrainingError, "permanent", 2),
 ]
 
 
-@pytest.mark.parametrize(("error", "code"), ERRORS)
+@pytest.mark.parametrize(("kind", "cause", "code"), ERRORS)
 def test_a_broken_machine_has_an_exit_code_and_a_hint(
-    error: FedopsError, code: int, ending: Callable[..., Ran]
+    kind: type[FedopsError], cause: Cause, code: int, ending: Callable[..., Ran]
 ) -> None:
+    error = kind("a.yaml:3: what", cause=cause)
     ran = ending(error)
     assert ran == Ran(code, "", f"error: {error.message}\n")
     error.hint = "fedops doctor"
     assert ending(error).err == f"error: {error.message}\n  hint: fedops doctor\n"
 
 
-@pytest.mark.parametrize(("error", "code"), ERRORS)
+@pytest.mark.parametrize(("kind", "cause", "code"), ERRORS)
 def test_an_error_as_json_is_a_document_like_any_other(
-    error: FedopsError, code: int, ending: Callable[..., Ran]
+    kind: type[FedopsError], cause: Cause, code: int, ending: Callable[..., Ran]
 ) -> None:
-    error.hint = "fedops doctor"
+    error = kind("a.yaml:3: what", cause=cause, hint="fedops doctor")
     for options in (("--format", "json"), ("--format=json",)):
         ran = ending(error, *options)
         assert (ran.code, ran.err) == (code, "")

@@ -20,6 +20,11 @@ def act() -> Path:
         pytest.skip("act is not installed")
 
 
+@pytest.fixture(autouse=True)
+def clockless(no_schedule: None) -> None:
+    """Only the events that a test makes start a run."""
+
+
 @pytest.fixture
 def world(act: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
     """At v0: hospital-a (#1) and hospital-b (#2) have handed in, clinic-c has trained and is slow."""
