@@ -93,6 +93,18 @@ class ObjectReader:
             raise corrupt(name)
         return data
 
+    def size(self, blob: str) -> int:
+        """The size of a blob in bytes; it is not read.
+
+        Raises:
+            GitError: object_corrupt: missing, or of another kind.
+        """
+        with self._lock:
+            header, _ = self._ask("--batch-check", object_id(blob))
+        if len(header) != 3 or header[1] != "blob":
+            raise corrupt(blob)
+        return int(header[2])
+
     def damaged(self, name: str) -> bool:
         """True if the object is missing or its bytes do not have its hash; reads in chunks."""
         with self._lock:

@@ -16,6 +16,7 @@ from fedops.adapters.git_refs import commit_of_ref, refs_below, version_tags
 from fedops.adapters.git_remote import Remote
 from fedops.adapters.git_send import send_branch
 from fedops.adapters.git_signing import signer_among
+from fedops.adapters.git_trees import Trees
 from fedops.adapters.git_upkeep import CheckoutDone, damaged_objects, fast_forward, is_ancestor
 from fedops.adapters.git_write import tag_id, write_commit, write_tag
 from fedops.core.errors import GitError
@@ -54,6 +55,7 @@ class GitRepository:
         # NOTE: without the ceiling git would take a repository that merely contains the folder.
         self._git = GitProcess(self.path, {"GIT_CEILING_DIRECTORIES": str(self.path.parent), **(env or {})})
         self._objects = ObjectReader(self._git)
+        self._trees = Trees(self._objects)
         self._remote = Remote(self._git, remote, main)
         self._author = author
         # A commit's tree never changes, and one run asks for the same few again and again.
@@ -174,6 +176,8 @@ class GitRepository:
         return self._entries(commit, under.strip("/"))
 
     def _list_entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
+        if under and (found := self._trees.find(CommitId(object_id(commit)), under)) is not None:
+            return found
         # NOTE: everything after "--" is a name, so that neither a commit nor a path is ever an option.
         paths = [under] if under else []
         output = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--", object_id(commit), *paths)
