@@ -229,7 +229,7 @@ MD5 = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from fedops.app.known_bytes import digests_of
+from fedops.app.read_ahead import digests_of
 with ThreadPoolExecutor(2) as pool:
     list(pool.map(lambda path: digests_of(Path(path), ["md5"]), sys.argv[1:]))
 """

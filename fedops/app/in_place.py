@@ -7,6 +7,8 @@ caller goes the careful way (`input_bytes`), which copies each file and names wh
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from fedops.app.compute import compute, from_files
 from fedops.app.deciding import Situation
@@ -22,7 +24,7 @@ from fedops.core.errors import StoreError
 from fedops.core.facts import VersionTag
 from fedops.core.ids import BlobId, CommitId, Digest, SiteId, repository_of
 from fedops.core.policy import Weighing
-from fedops.core.records import Record, VersionRecord
+from fedops.core.records import Contribution, Record, VersionRecord
 from fedops.ports import InPlace, Store
 
 
@@ -35,12 +37,12 @@ def is_whole_in_place(tools: Tools, here: Situation, weights: Weighing, record: 
         record: of the version.
     """
     try:
-        inputs, others = _lying(tools, here, weights, record)
+        model, copies = _lying(tools, here, weights, record)
         key = _key(tools, record, here)
         if tools.known.made(key):
-            tools.ahead.check([*inputs.values(), *others], tools.known)
+            tools.ahead.check([model, *(f for both in copies.values() for f in both if f is not None)], tools.known)
             return True
-        if not _recomputed(tools, here, weights, record, inputs, others):
+        if not _recomputed(tools, here, weights, record, model, copies):
             return False
     except (_Elsewhere, StoreError):
         return False
@@ -51,19 +53,28 @@ def is_whole_in_place(tools: Tools, here: Situation, weights: Weighing, record: 
 def begin_reading(tools: Tools, record: VersionRecord) -> None:
     """Let the files that a version will need be hashed while git is asked what else it says; only guesses where they are."""
     store = tools.ctx.global_store(tools.main.federation)
-    if not isinstance(store, InPlace) or not tools.stored or record.version in tools.ahead.begun:
+    if not tools.stored or record.version in tools.ahead.begun:
         return
     tools.ahead.begun.add(record.version)
     found = tools.models.in_place(record.model)
     if found is not None and not tools.known.has(found[0]):
         tools.ahead.begin(found[0].path, names_of(found[0]))
     for c in record.contributions:
-        for repository, name in ((ARCHIVE, "md5"), (repository_of(SiteId(c.site)), "sha256")):
-            with suppress(StoreError):
-                layer = store.manifest(repository, Digest(c.manifest)).layer
-                path = store.layer_file(repository, layer)
-                if not tools.known.has(Lying(path, c.sha256)):
-                    tools.ahead.begin(path, [name])
+        archive, own = (_guess(tools, store, r, c) for r in (ARCHIVE, repository_of(SiteId(c.site))))
+        if archive is not None:
+            tools.ahead.begin(archive, ["md5"], own)
+        elif own is not None:
+            tools.ahead.begin(own, ["sha256"])
+
+
+def _guess(tools: Tools, store: Store, repository: str, contribution: Contribution) -> Path | None:
+    """Where a copy that must be read probably lies."""
+    if not isinstance(store, InPlace):
+        return None
+    with suppress(StoreError):
+        path = store.layer_file(repository, tools.artifact(store, repository, Digest(contribution.manifest)).layer)
+        return None if tools.known.has(Lying(path, contribution.sha256)) else path
+    return None
 
 
 def version_key(tools: Tools, commit: CommitId, tag: VersionTag | None) -> str:
@@ -76,32 +87,44 @@ def version_key(tools: Tools, commit: CommitId, tag: VersionTag | None) -> str:
     return fingerprint([software, commit, tag.object if tag is not None else "", main.federation.store.url, *stores])
 
 
+class Copies(NamedTuple):
+    """The files of one contribution.
+
+    Attributes:
+        own: the site's; None: it is there no more, or may not be read.
+    """
+
+    archived: Lying
+    own: Lying | None
+
+
 class _Elsewhere(Exception):  # noqa: N818 not an error: the careful way is asked instead
     """The bytes are not in a folder of this machine, or not as they should be."""
 
 
 def _lying(
     tools: Tools, here: Situation, weights: Weighing, record: VersionRecord
-) -> tuple[dict[BlobId, Lying], list[Lying]]:
-    """The archive's copies by record blob; and the other files that must be whole."""
+) -> tuple[Lying, dict[BlobId, Copies]]:
+    """The model's file, and by record blob those of each contribution."""
     model = lying_global(tools, record.model)
     bases = {here.main.version.version, *(w.submission.base_version for w in weights.weighted)}
     if model is None or not all(lying_global(tools, tools.models.entry(number)) for number in bases):
         raise _Elsewhere
-    inputs, others = {}, [model]
+    copies: dict[BlobId, Copies] = {}
     for w in weights.weighted:
         update = here.merged.records[w.submission.site]
         archive, own = stores_of(tools, here, w.submission.site)
-        inputs[w.submission.record_blob] = _file(tools, archive, ARCHIVE, here, update)
+        archived, kept = _file(tools, archive, ARCHIVE, here, update), None
         try:
             # Of equal bytes one md5 is enough.
-            others.append(_file(tools, *own, here, update)._replace(md5=None))
+            kept = _file(tools, *own, here, update)._replace(md5=None)
         except StoreError as e:
             # A site may delete its own, and whoever may read the archive alone verifies by it.
             if e.slug not in GONE and e.cause == "permanent":
                 raise
             tools.known.spoil()
-    return inputs, others
+        copies[w.submission.record_blob] = Copies(archived, kept)
+    return model, copies
 
 
 def _file(tools: Tools, store: Store, repository: str, here: Situation, update: Record) -> Lying:
@@ -123,29 +146,27 @@ def _recomputed(
     here: Situation,
     weights: Weighing,
     record: VersionRecord,
-    inputs: dict[BlobId, Lying],
-    others: list[Lying],
+    model: Lying,
+    copies: dict[BlobId, Copies],
 ) -> bool:
-    """Aggregate the archive's copies; the engine hashes what it reads. Beside it, hash what it does not read."""
-    for lying in others:
-        if not tools.known.has(lying):
-            tools.ahead.begin(lying.path, names_of(lying))
-    for lying in inputs.values():
-        tools.ahead.begin(lying.path, ["md5"])
+    """Aggregate the archive's copies; the engine hashes what it reads. Beside it, read what it does not."""
+    if not tools.known.has(model):
+        tools.ahead.begin(model.path, names_of(model))
+    for archived, own in copies.values():
+        is_read = own is not None and not tools.known.has(own)
+        tools.ahead.begin(archived.path, ["md5"], own.path if own is not None and is_read else None)
     made = compute(
         tools.ctx,
         here.main,
         weights,
-        from_files(tools.ctx, here.main, lambda s: inputs[s.record_blob].path),
+        from_files(tools.ctx, here.main, lambda s: copies[s.record_blob].archived.path),
         None,
         opened=lambda number: tools.models.open_in_place(number, here.main.submission_policy.limits),
         hashed=lambda number: tools.models.entry(number).sha256,
     )
     if not isinstance(made, Aggregated) or differences(record, made):
         return False
-    tools.ahead.check(others, tools.known)
-    for lying in inputs.values():
-        if tools.ahead.md5(lying.path) != lying.md5:
-            return False
-        tools.known.note(lying, tools.ahead.begin(lying.path, ["md5"]).result()[0])
+    tools.ahead.check([model], tools.known)
+    for both in copies.values():
+        tools.ahead.check_copies(*both, tools.known)
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedops.app.context import Context
@@ -18,7 +18,7 @@ from fedops.core.artifacts import ARCHIVE
 from fedops.core.byte_faults import GONE, REFUSED, WRONG
 from fedops.core.catalogue import CATALOGUE, Slug
 from fedops.core.errors import StoreError
-from fedops.core.facts import Submission
+from fedops.core.facts import Artifact, Submission
 from fedops.core.findings import Finding, finding, slug_of
 from fedops.core.ids import Digest, SiteId, repository_of
 from fedops.core.records import ModelEntry, Record, VersionRecord
@@ -36,6 +36,7 @@ class Tools:
         known: what was read before.
         ahead: reads and hashes files where they lie.
         stored: False: no store is opened, and nothing is said of bytes.
+        artifacts: what `artifact` has read; not to be given.
     """
 
     ctx: Context
@@ -45,6 +46,18 @@ class Tools:
     known: KnownBytes
     ahead: ReadAhead
     stored: bool = True
+    artifacts: dict[tuple[Store, str, Digest], Artifact] = field(default_factory=dict)
+
+    def artifact(self, store: Store, repository: str, digest: Digest) -> Artifact:
+        """An artifact's manifest, read once.
+
+        Raises:
+            StoreError: it cannot be had, or is not what its digest says.
+        """
+        key = store, repository, digest
+        if key not in self.artifacts:
+            self.artifacts[key] = store.manifest(repository, digest)
+        return self.artifacts[key]
 
 
 def store_fault(error: StoreError, where: str, **detail: object) -> Finding:
@@ -138,7 +151,7 @@ def lying_at(tools: Tools, store: Store, repository: str, here: Situation, recor
     """
     if not isinstance(store, InPlace):
         return None
-    artifact = store.manifest(repository, Digest(record.manifest))
+    artifact = tools.artifact(store, repository, Digest(record.manifest))
     extension = here.main.federation.extension
     if validate_artifact(artifact, record, here.main.submission_policy, extension=extension):
         return None

@@ -199,21 +199,6 @@ def _read(path: Path) -> KnownList | None:
         return None
 
 
-def digests_of(path: Path, names: Iterable[str]) -> tuple[str, ...]:
-    """Hex digests of a file, in one pass.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    digests = [hashlib.new(name, usedforsecurity=False) for name in names]
-    block = memoryview(bytearray(1 << 20))
-    with path.open("rb", buffering=0) as stream:
-        while count := stream.readinto(block):
-            for digest in digests:
-                digest.update(block[:count])
-    return tuple(digest.hexdigest() for digest in digests)
-
-
 def fingerprint(parts: Iterable[str]) -> str:
     """Sha256 over texts, each with its length, so that none runs into the next."""
     digest = hashlib.sha256()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from fedops.app.snapshot import Snapshot, roster_at, site_record, time_text, version_record
@@ -95,10 +96,11 @@ def merged_state(repository: Repository, main: Snapshot, *, history: History | N
     history = history or _Unread(repository, main)
     merges = history.merges(main.commit, wanted)
     submissions = tuple(_submission(site, records[site], fresh[site], merges[site]) for site in sorted(fresh))
+    unsigned = _unsigned(repository, main, [(s, merges[s.site]) for s in submissions])
     refused = tuple(
         Excluded(s, fault, "tree")
-        for s in submissions
-        for fault in islice(_refusals(repository, main, s, records[s.site], merges[s.site], history), 1)
+        for s, faults_of in zip(submissions, unsigned, strict=True)
+        for fault in islice(chain(faults_of, _refusals(main, s, records[s.site], history)), 1)
     )
     by_hand = tuple(_by_hand(site, merge) for site, merge in sorted(merges.items()) if not _is_by_ci(site, merge))
     return MergedState(records, submissions, refused, tuple(faults), by_hand)
@@ -208,16 +210,20 @@ def handed_in_commit(repository: Repository, submission: Submission, merge: Comm
     return merge.id
 
 
-def _refusals(
-    repository: Repository,
-    main: Snapshot,
-    submission: Submission,
-    record: Record,
-    merge: Commit,
-    history: History,
-) -> Iterator[Finding]:
-    """What the submission policy of now does not allow, whoever merged it and whenever."""
-    yield from _signature_faults(repository, main, submission, merge)
+def _unsigned(
+    repository: Repository, main: Snapshot, merged: Sequence[tuple[Submission, Commit]]
+) -> Sequence[tuple[Finding, ...]]:
+    """What is wrong with the signature of each submission; as many at a time as there are processors."""
+    if not main.submission_policy.require_signed or not merged:
+        return [()] * len(merged)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda one: _signature_faults(repository, main, *one), merged))
+
+
+def _refusals(main: Snapshot, submission: Submission, record: Record, history: History) -> Iterator[Finding]:
+    """What else the submission policy of now does not allow, whoever merged it and whenever."""
     policy = main.submission_policy
     where = record_path(submission.site)
     yield from within_policy(record, where, policy, metric_names=policy.metrics.allowed)
@@ -232,8 +238,6 @@ def _signature_faults(
     repository: Repository, main: Snapshot, submission: Submission, merge: Commit
 ) -> tuple[Finding, ...]:
     """Judge the site's signature by the roster of its time: that of the merge's first parent."""
-    if not main.submission_policy.require_signed:
-        return ()
     signer = None
     site = submission.site
     if merge.parents:

@@ -38,7 +38,8 @@ from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import CommitId, GlobalVersion
 from fedops.core.steps import Publish
 
-KEPT = 5  # trees at a time: of a version, its parent, its input, the version before and the next
+AHEAD = 3  # versions whose files are being read
+KEPT = 4 + AHEAD  # trees at a time: of a version, its parent, its input, the version before, and those to come
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,8 @@ class _Run:
         return bring(tools, index, parent, here, out)
 
     def _read_ahead(self, tools: Tools, index: int) -> None:
-        """Let the files of this version and the next be read while git is asked what else it says of this one."""
-        for step in self.line.steps[index : index + 2]:
+        """Let the files of this version and the next ones be read while git is asked what else it says of this one."""
+        for step in self.line.steps[index : index + AHEAD]:
             with suppress(GitError, ConfigError):
                 if step.fault is None and self._wants(step.number):
                     begin_reading(tools, self._tree(step.commit).version)

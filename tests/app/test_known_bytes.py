@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedops.app.known_bytes import KnownBytes, Lying, digests_of, fingerprint, look
-from fedops.app.read_ahead import ReadAhead
+from fedops.app.known_bytes import KnownBytes, Lying, fingerprint, look
+from fedops.app.read_ahead import ReadAhead, digests_of
 from fedops.core.errors import StoreError
 
 DAY = 86_400
@@ -163,16 +163,16 @@ def test_two_lists_have_one_fingerprint_only_if_they_are_equal(one: list[str], o
 def test_digests_are_those_of_the_standard_library(tmp_path: Path) -> None:
     data = os.urandom(3_000_000)
     one = file(tmp_path, data=data)
-    assert digests_of(one.path, ["md5", "sha256"]) == (one.md5, one.sha256)
+    assert digests_of(one.path, ["md5", "sha256"]) == ((one.md5, one.sha256), False)
 
 
 def test_a_file_is_read_once_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = file(tmp_path), file(tmp_path, "b", b"another")
     reads: list[str] = []
 
-    def noted(path: Path, names: object) -> tuple[str, ...]:
+    def noted(path: Path, names: tuple[str, ...], twin: Path | None) -> tuple[tuple[str, ...], bool]:
         reads.append(path.name)
-        return digests_of(path, list(names))  # type: ignore[call-overload]  # names of hashes
+        return digests_of(path, names, twin)
 
     monkeypatch.setattr("fedops.app.read_ahead.digests_of", noted)
     ahead, known = ReadAhead(), KnownBytes()
@@ -180,7 +180,8 @@ def test_a_file_is_read_once_whoever_asks(tmp_path: Path, monkeypatch: pytest.Mo
     ahead.check([one, other], known)
     ahead.check([one], known)
     assert sorted(reads) == ["a", "b"]
-    assert ahead.md5(other.path) == other.md5
+    assert ahead.begin(other.path, ["sha256", "md5"]).result().digests == (other.sha256, other.md5)
+    assert sorted(reads) == ["a", "b"]
     ahead.close()
 
 
@@ -194,6 +195,97 @@ def test_wrong_bytes_and_missing_files_are_told_as_a_store_would(tmp_path: Path)
     with pytest.raises(StoreError) as e:
         ahead.check([one._replace(path=tmp_path / "absent")], known)
     assert (e.value.slug, e.value.cause) == ("object_missing", "permanent")
+    ahead.close()
+
+
+MB = 1 << 20
+DATA = bytes(range(256)) * (MB // 128)  # two blocks
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"", b""),
+        (b"", b"x"),
+        (b"x", b""),
+        (DATA, DATA),
+        (DATA[:-1], DATA[:-1]),
+        (DATA + b"x", DATA + b"x"),
+        (DATA + b"x", DATA + b"y"),
+        (DATA, DATA + b"x"),
+        (DATA + b"x", DATA),
+        (DATA[:MB], DATA),
+        (DATA, DATA[:MB]),
+        (DATA, b"\1" + DATA[1:]),
+        (DATA, DATA[:MB] + b"\1" + DATA[MB + 1 :]),
+        (DATA, DATA[:-1] + b"\0"),
+        (b"\0" * MB, b""),
+        (b"\0" * (MB + 5), b"\0" * (MB + 4)),
+    ],
+    ids=range(16),
+)
+def test_two_files_are_twins_only_if_all_bytes_are_equal(first: bytes, second: bytes, tmp_path: Path) -> None:
+    one, other = file(tmp_path, data=first), file(tmp_path, "b", second)
+    assert digests_of(one.path, ["md5"], other.path) == ((one.md5,), first == second)
+
+
+def read_copies(tmp_path: Path, one: Lying, other: Lying | None, known: KnownBytes | None = None) -> KnownBytes:
+    """Both copies read and checked; what is known of them then, by a run that trusts."""
+    known, ahead = known or KnownBytes(tmp_path / "known.json"), ReadAhead()
+    try:
+        ahead.check_copies(one, other, known)
+    finally:
+        ahead.close()
+    known.save()
+    return KnownBytes(tmp_path / "known.json", trust=True)
+
+
+def test_both_copies_of_an_update_are_read_and_known(tmp_path: Path) -> None:
+    one, other = file(tmp_path, data=DATA), file(tmp_path, "b", DATA)
+    known = read_copies(tmp_path, one, other._replace(md5=None))
+    assert [known.has(f) for f in (one, other._replace(md5=None), other)] == [True, True, False]
+    known = read_copies(tmp_path, one, None, KnownBytes(tmp_path / "fresh.json"))
+    assert known.has(one)
+
+
+def test_a_copy_that_is_not_its_twin_is_told_and_not_noted(tmp_path: Path) -> None:
+    one, other = file(tmp_path, data=DATA), file(tmp_path, "b", DATA[:-1] + b"\0")
+    claimed = other._replace(sha256=one.sha256, md5=None)
+    with pytest.raises(StoreError) as e:
+        read_copies(tmp_path, one, claimed)
+    assert (e.value.slug, str(other.path) in e.value.message) == ("hash_mismatch", True)
+    with pytest.raises(StoreError) as e:
+        read_copies(tmp_path, one._replace(md5="0" * 32), None)
+    assert e.value.slug == "hash_mismatch"
+    with pytest.raises(StoreError) as e:
+        read_copies(tmp_path, one, claimed._replace(path=tmp_path / "absent"))
+    assert e.value.slug == "object_missing"
+    assert not KnownBytes(tmp_path / "known.json", trust=True).has(one)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_copy_that_was_not_compared_is_hashed(good: bool, tmp_path: Path) -> None:
+    one, other = file(tmp_path, data=b"12345678"), file(tmp_path, "b", b"12345678" if good else b"12345679")
+    ahead, known = ReadAhead(), KnownBytes()
+    ahead.begin(one.path, ["md5"])  # by somebody who did not know where the other one is
+    claimed = other._replace(sha256=one.sha256, md5=None)
+    if good:
+        ahead.check_copies(one, claimed, known)
+    else:
+        with pytest.raises(StoreError) as e:
+            ahead.check_copies(one, claimed, known)
+        assert e.value.slug == "hash_mismatch"
+    assert ahead.begin(other.path, ["sha256"]).result().digests == (other.sha256,)
+    ahead.close()
+
+
+def test_a_trusted_copy_is_not_compared(tmp_path: Path) -> None:
+    one, other = file(tmp_path, data=b"12345678"), file(tmp_path, "b", b"12345678")._replace(md5=None)
+    trusting = remembered(tmp_path, other)
+    ahead = ReadAhead()
+    ahead.check_copies(one, other, trusting)
+    assert ahead.begin(one.path, ["md5"]).result().twin is None
+    assert trusting.spared == (1, 8)
     ahead.close()
 
 
