@@ -99,9 +99,10 @@ def test_anybody_pulls_a_version_and_an_auditor_verifies_all(fed: Fed) -> None:
 
 
 def test_the_registry_has_each_version_under_its_names(fed: Fed) -> None:
-    model = fed.world.version()["model"]
+    version = fed.world.version()
+    model = version["model"]
     with closing(registry_store(fed.proxy.host, token_hosts=frozenset({fed.service.host}), path=PATH)) as anybody:
-        names = ["v2", f"md5-{model['md5']}", f"m-{model['manifest'].removeprefix('sha256:')}"]
+        names = [f"v{version['version']}", f"md5-{model['md5']}", f"m-{model['manifest'].removeprefix('sha256:')}"]
         assert {anybody.resolve(f"global:{name}") for name in names} == {model["manifest"]}
         with pytest.raises(StoreError) as caught:
             anybody.manifest("archive", Digest(model["manifest"]))
@@ -128,7 +129,7 @@ def test_a_command_signs_in_once_and_asks_little(fed: Fed) -> None:
     fed.proxy.seen.clear()
     fed.service.asked.clear()
     fed.reconcile()  # there is nothing to do
-    tag = f"HEAD /v2/{PATH}/global/manifests/v2"
+    tag = f"HEAD /v2/{PATH}/global/manifests/v{fed.world.version()['version']}"
     assert (fed.proxy.lines(), len(fed.service.asked)) == ([tag, tag], 1), "once without a token, once with it"
     fed.service.asked.clear()
     with fed.as_("hospital-a") as world:
