@@ -25,6 +25,8 @@ _REFUSED = re.compile(rb"!\t[^\t]*:([^\t]*)\t\[remote rejected\] \((.*)\)")
 # receive-pack's fixed words for "another push holds or just moved this ref"; never translated.
 _CONTENTION = re.compile(rb"atomic transaction failed|atomic push failure|cannot lock ref|failed to (lock|update ref)")
 _CHECKED_OUT = b"branch is currently checked out"
+# What no rule of the repository says: a push of another branch, or by another account, would fare no better.
+_NO_RULE = re.compile(rb"branch is currently checked out|unpacker error|shallow update|refusing to allow")
 
 
 class Remote:
@@ -172,7 +174,8 @@ class Remote:
         hint = "see the rules of the repository (`fedops doctor` names the one that blocks)"
         if any(why == _CHECKED_OUT for _, why in refused):
             hint = "use a bare repository as origin, or there: git config receive.denyCurrentBranch updateInstead"
-        return failure(f"{self._name}: push refused, {said}", output, hint=hint, slug="push_refused")
+        slug = None if any(_NO_RULE.search(why) for _, why in refused) else "push_refused"
+        return failure(f"{self._name}: push refused, {said}", output, hint=hint, slug=slug)
 
     def _unreachable(self, updates: Sequence[RefUpdate], output: Output) -> GitError:
         # The refs could be read just now. If even a dry run cannot begin to write, it is the right to write that lacks.

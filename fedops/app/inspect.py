@@ -14,6 +14,7 @@ from fedops.app.model_bytes import fetch_update, open_global, open_update
 from fedops.app.snapshot import Snapshot, main_snapshot, site_record, version_record
 from fedops.app.stored_findings import as_read_back
 from fedops.app.verdict_cache import BytesKey, BytesMemory, BytesVerdict
+from fedops.app.version_merge import is_of_lead
 from fedops.core.documents import MAX_DOCUMENT_BYTES
 from fedops.core.errors import FedopsError, GitError, StoreError
 from fedops.core.facts import Pull, TreeEntry, Verdict, VerdictState
@@ -30,6 +31,7 @@ from fedops.core.validate import (
     validate_record,
     validate_signature,
 )
+from fedops.core.validate_change import is_for_people
 
 TEMPORARY = "the check could not finish"
 # What git says of a head; anything else that goes wrong with git is this machine's fault, and may pass.
@@ -115,7 +117,7 @@ def judge_documents(ctx: Context, main: Snapshot, pull: Pull) -> Judgement:
     repository = ctx.repository
     base_paths = [p for p in main.files if p.startswith("sites/")]
     changes = repository.changes(main.commit, pull.head)
-    if not is_submission(changes):
+    if not is_submission(changes) or (is_for_people(changes) and is_of_lead(main, pull)):
         return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "not_a_submission", ()))
     extension = main.federation.extension
     site, findings = validate_change(changes, pull.author, main.sites, extension=extension, base_paths=base_paths)

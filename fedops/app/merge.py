@@ -9,14 +9,17 @@ from typing import Literal, assert_never
 from fedops.app.context import Context
 from fedops.app.inspect import Judgement, judge_documents, refreshed
 from fedops.app.snapshot import Snapshot, main_snapshot
+from fedops.app.version_merge import is_of_lead
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Marker, VerdictState
 from fedops.core.findings import errors
 from fedops.core.forge_settings import VERDICT
 from fedops.core.plan import merge_message
 from fedops.core.report import STAGES, PullReport, pull_report
+from fedops.core.validate_change import is_for_people
 from fedops.render.markdown import pull_comment
 
+LEADS_CHANGE = "no submission: a lead's change, for people to review"
 _STATES = {"accepted": "success", "rejected": "failure", "pending": "pending"}
 
 
@@ -25,7 +28,8 @@ class Merged:
     """What was done with one pull request.
 
     Attributes:
-        outcome: "lost": something moved meanwhile, and it is to be looked at again; "ignored": nothing to decide.
+        outcome: "lost": something moved meanwhile, and it is to be looked at again; "ignored": nothing to decide; a lead's
+            own change is told so once.
         changed: something is not as it was before, or not as it was judged: another look may find more to do.
     """
 
@@ -40,7 +44,7 @@ def merge_pull(ctx: Context, inspected: Judgement) -> Merged:
     The documents are judged again on the main of this moment: another merge may have brought the same bytes.
     """
     if inspected.verdict.state == "not_a_submission":
-        return Merged(inspected, "ignored", changed=False)
+        return _leave(ctx, inspected)
     # As last fetched, that is after the pull requests were listed: what is not merged needs no newer one.
     main = main_snapshot(ctx.repository)
     now = _stands(ctx, main, inspected)
@@ -59,6 +63,22 @@ def merge_pull(ctx: Context, inspected: Judgement) -> Merged:
             return Merged(now, "ignored", changed=False)
         case never:
             assert_never(never)
+
+
+def _leave(ctx: Context, inspected: Judgement) -> Merged:
+    """Tell a lead's own change that CI has nothing to say of it; all else that is no submission is told nothing.
+
+    Where the status is required, nobody could merge a change of the policies without it; who may is for people to say.
+    """
+    pull, said = inspected.pull, ("success", LEADS_CHANGE)
+    main = main_snapshot(ctx.repository)
+    # NOTE: what inspect said of it comes from another job; here the one is asked that writes.
+    if not is_of_lead(main, pull) or not is_for_people(ctx.repository.changes(main.commit, pull.head)):
+        return Merged(inspected, "ignored", changed=False)
+    if ctx.forge.status(pull.head, VERDICT) == said:
+        return Merged(inspected, "ignored", changed=False)
+    ctx.forge.set_status(pull.head, "success", VERDICT, LEADS_CHANGE)
+    return Merged(replace(inspected, note=LEADS_CHANGE), "ignored", changed=True)
 
 
 def _stands(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:

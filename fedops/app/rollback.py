@@ -9,10 +9,10 @@ from typing import Literal
 
 from fedops.app.context import Context
 from fedops.app.inspect import refreshed
+from fedops.app.lead_pull import not_a_lead
 from fedops.app.next_version import untagged
 from fedops.app.pull import made_version
 from fedops.app.snapshot import Snapshot, time_text
-from fedops.app.version_merge import lead_of
 from fedops.app.version_pulls import VersionPull, look
 from fedops.app.version_review import version_head
 from fedops.core.errors import ConfigError
@@ -130,10 +130,7 @@ def _record(ctx: Context, main: Snapshot, source: VersionRecord, at: dt.datetime
 
 def _not_a_lead(ctx: Context, main: Snapshot, head: CommitId) -> Finding | None:
     """Why a proposal of this account would not count; None if it does."""
-    if lead_of(ctx.repository, head, main.sites.leads) is not None:
+    other = not_a_lead(ctx, main, head)
+    if other is None:
         return None
-    me = ctx.forge.whoami()
-    # On the git forge the signature is the account, so that one without is nobody's.
-    if main.federation.forge.kind != "git" and me.id in {lead.id for lead in main.sites.leads}:
-        return None
-    return finding("lead_required", SITES_PATH, got=me.login, expected="a lead's account or key")
+    return finding("lead_required", SITES_PATH, got=other.login, expected="a lead's account or key")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedops.app.change_main import Edit, Writing, change_main
+from fedops.app.change_main import Writing, change_main
 from fedops.app.context import Context
 from fedops.app.dvc_config import DVC_CONFIG_PATH, render_dvc_config, with_site_remote
 from fedops.app.inspect import refreshed
+from fedops.app.lead_pull import Edit, LeadPull
 from fedops.app.scaffold import checked_store
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import load_document
@@ -29,6 +30,7 @@ class RosterChange:
     Attributes:
         commit: None if nothing changed, or in a dry run.
         files: paths that the commit changes.
+        pull: the pull request that it stands in, if it was to be one.
     """
 
     site: SiteId
@@ -36,6 +38,7 @@ class RosterChange:
     changed: bool
     commit: CommitId | None
     files: tuple[RepoPath, ...]
+    pull: LeadPull | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def add_site(ctx: Context, editor: YamlEditor, new: Addition, writing: Writing) 
             data = _extend_text(editor, data, new.site, before, after)
         files = {SITES_PATH: _demand_entry(data, main.sites, new.site, after), **_dvc_config(main, new.site, after)}
         what = "add" if before is None else "extend"
-        return Edit(files, f"policy: {what} site {new.site}\n")
+        return Edit(files, f"policy: {what} site {new.site}\n", f"add-{new.site}")
 
     return _change(ctx, writing, plan, new.site)
 
@@ -132,7 +135,7 @@ def set_state(ctx: Context, editor: YamlEditor, site: str, state: State, writing
         after = before.model_copy(update={"state": state})
         verb = {"active": "activate", "suspended": "suspend"}[state]
         files = {SITES_PATH: _demand_entry(data, main.sites, checked, after)}
-        return Edit(files, f"policy: {verb} site {checked}\n")
+        return Edit(files, f"policy: {verb} site {checked}\n", f"{verb}-{checked}")
 
     return _change(ctx, writing, plan, checked)
 
@@ -143,11 +146,13 @@ def roster(ctx: Context) -> Sites:
 
 
 def _change(ctx: Context, writing: Writing, plan: Callable[[Snapshot], Edit | None], site: SiteId) -> RosterChange:
-    edit, commit = change_main(ctx, writing, plan)
+    done = change_main(ctx, writing, plan)
+    edit = done.edit
     if edit is None:
         return RosterChange(site, refreshed(ctx).sites.sites[site], changed=False, commit=None, files=())
     entry = load_document(edit.files[SITES_PATH], Sites, SITES_PATH).sites[site]
-    return RosterChange(site, entry, changed=True, commit=commit, files=tuple(sorted(edit.files)))
+    files = tuple(sorted(edit.files))
+    return RosterChange(site, entry, changed=done.changed, commit=done.commit, files=files, pull=done.pull)
 
 
 def _demand_free(sites: Sites, new: Addition) -> None:

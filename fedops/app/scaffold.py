@@ -18,6 +18,7 @@ from fedops.core.errors import ConfigError
 from fedops.core.ids import (
     AGGREGATION_PATH,
     FEDERATION_PATH,
+    SITES_GUIDE_PATH,
     SITES_PATH,
     SUBMISSION_POLICY_PATH,
     TRAINING_PATH,
@@ -47,7 +48,7 @@ TEMPLATES: Mapping[RepoPath, str] = {
     SUBMISSION_POLICY_PATH: "policies/submission.yaml",
     TRAINING_PATH: "policies/training.yaml",
     AGGREGATION_PATH: "policies/aggregation.yaml",
-    RepoPath("sites/README.md"): "sites-README.md",
+    SITES_GUIDE_PATH: "sites-README.md",
     RepoPath("dvc.yaml"): "dvc.yaml",
     RepoPath(".dvc/.gitignore"): "dvc-gitignore",
     RepoPath(".github/workflows/validate.yml"): "workflows/validate.yml",

@@ -6,23 +6,23 @@ from fedops.app.context import Context
 from fedops.app.inspect import refreshed
 from fedops.core.errors import ConfigError
 from fedops.core.ids import CommitId, SiteId
+from fedops.core.settings import Site
 from fedops.core.starter import Shared, Starter, address
 
 
-def starter_of(ctx: Context, site: SiteId, origin: str) -> Starter:
-    """The starter of a site that is on main's roster.
+def starter_of(ctx: Context, site: SiteId, entry: Site, origin: str) -> Starter:
+    """The starter of a site.
 
     Args:
+        entry: of the roster; the pull request that brings it may still be open.
         origin: URL or absolute folder of the federation.
 
     Raises:
-        ConfigError: the site is not on the roster, or there is no v0 yet.
+        ConfigError: there is no v0 yet.
     """
     main, first = refreshed(ctx), first_version(ctx)
-    entry = main.sites.sites.get(site)
-    if entry is None or first is None:
-        what = f"policies/sites.yaml: no site {site}" if entry is None else "the federation has no tag of v0"
-        raise ConfigError(what, hint="fedops doctor says what is missing")
+    if first is None:
+        raise ConfigError("the federation has no tag of v0", hint="fedops doctor says what is missing")
     known = main.federation
     shared = Shared(
         federation=known.name,

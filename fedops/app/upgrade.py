@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from fedops.app.change_main import Edit, Writing, change_main
+from fedops.app.change_main import Writing, change_main
 from fedops.app.context import Context
 from fedops.app.dvc_config import DVC_CONFIG_PATH, with_site_remote
 from fedops.app.founding import adopted
+from fedops.app.lead_pull import Edit, LeadPull
 from fedops.app.scaffold import BY_LINES, GENERATED, GENERATED_PATH, Generated, Scaffold, render
 from fedops.app.snapshot import Snapshot
 from fedops.core.documents import Json, load_document, load_json_document
@@ -46,12 +47,18 @@ class Upgraded:
         written: paths of the commit.
         findings: files that people changed; with one, nothing is written.
         commit: None if nothing changed, or in a dry run.
+        pull: the pull request that it stands in, if it was to be one.
     """
 
     before: str
     written: tuple[RepoPath, ...]
     findings: tuple[Finding, ...]
     commit: CommitId | None
+    pull: LeadPull | None = None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.written) and (self.pull is None or self.pull.changed)
 
 
 @dataclass(frozen=True)
@@ -74,11 +81,11 @@ def upgrade(ctx: Context, editor: YamlEditor, asked: Asked, writing: Writing) ->
         plans.append(made)
         if made.findings or not made.files:
             return None
-        return Edit(made.files, f"policy: upgrade to fedops {asked.version}\n")
+        return Edit(made.files, f"policy: upgrade to fedops {asked.version}\n", "upgrade")
 
-    edit, commit = change_main(ctx, writing, plan)
-    last = plans[-1]
-    return Upgraded(last.before, tuple(sorted(edit.files)) if edit is not None else (), last.findings, commit)
+    done = change_main(ctx, writing, plan)
+    last, files = plans[-1], done.edit.files if done.edit is not None else ()
+    return Upgraded(last.before, tuple(sorted(files)), last.findings, done.commit, done.pull)
 
 
 def _plan(main: Snapshot, editor: YamlEditor, asked: Asked) -> _Plan:

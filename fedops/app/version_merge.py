@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fedops.app.snapshot import Snapshot, snapshot
 from fedops.core.approvals import MAX_REVIEW_BYTES, REVIEW_PATH, approval, approves
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Commit
+from fedops.core.facts import Commit, Pull
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import CommitId, GlobalVersion
 from fedops.core.settings import Lead
@@ -75,6 +75,15 @@ def lead_of(repository: Repository, commit: CommitId, leads: Sequence[Lead]) -> 
     """The lead whose key signed a commit; None: no lead's did."""
     key = repository.signer(commit, [key for lead in leads for key in lead.keys])
     return next((lead for lead in leads if key in lead.keys), None) if key is not None else None
+
+
+def is_of_lead(main: Snapshot, pull: Pull) -> bool:
+    """True if a lead of main's roster opened a pull request, as the forge says."""
+    leads = main.sites.leads
+    if pull.author.id not in {lead.id for lead in leads}:
+        return False
+    # NOTE: the numbers of the git forge are anybody's choice, and a site may have got a lead's; there the key decides.
+    return main.federation.forge.kind != "git" or lead_of(main.repository, pull.head, leads) is not None
 
 
 def _approves(repository: Repository, review: CommitId, proposal: CommitId) -> bool:

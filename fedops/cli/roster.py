@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say
 from fedops.cli.group import Group
+from fedops.cli.lead_change import pull_request_option, writing
 from fedops.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def site_command() -> None:
 @click.option(
     "--bundle", type=click.Path(path_type=Path), help="Also write the site's starter file, for `fedops join`."
 )
+@pull_request_option
 @dry_run_option
 @format_option
 def add(
@@ -48,6 +49,7 @@ def add(
     key: Sequence[str],
     store: str | None,
     bundle: Path | None,
+    pull_request: bool,
     dry_run: bool,
     fmt: Format,
 ) -> None:
@@ -59,25 +61,33 @@ def add(
     from fedops.cli.public_keys import read_public_key
 
     new = addition(site, login, account_id, [read_public_key(k) for k in key], store)
-    _edit(fmt, dry_run, lambda ctx, editor, writing: add_site(ctx, editor, new, writing), bundle)
+    _edit(
+        fmt,
+        lambda ctx, editor, how: add_site(ctx, editor, new, how),
+        pull_request=pull_request,
+        dry_run=dry_run,
+        bundle=bundle,
+    )
 
 
 @site_command.command()
 @click.argument("site")
+@pull_request_option
 @dry_run_option
 @format_option
-def suspend(site: str, dry_run: bool, fmt: Format) -> None:
+def suspend(site: str, pull_request: bool, dry_run: bool, fmt: Format) -> None:
     """Neither merge nor use a site's updates any more; what was used stays."""
-    _set_state(site, "suspended", dry_run, fmt)
+    _set_state(fmt, site, "suspended", pull_request=pull_request, dry_run=dry_run)
 
 
 @site_command.command()
 @click.argument("site")
+@pull_request_option
 @dry_run_option
 @format_option
-def activate(site: str, dry_run: bool, fmt: Format) -> None:
+def activate(site: str, pull_request: bool, dry_run: bool, fmt: Format) -> None:
     """Let a suspended site take part again."""
-    _set_state(site, "active", dry_run, fmt)
+    _set_state(fmt, site, "active", pull_request=pull_request, dry_run=dry_run)
 
 
 @site_command.command("list")
@@ -110,33 +120,43 @@ def _facts(site: str, entry: Site) -> dict[str, object]:
     }
 
 
-def _set_state(site: str, state: State, dry_run: bool, fmt: Format) -> None:
+def _set_state(fmt: Format, site: str, state: State, *, pull_request: bool, dry_run: bool) -> None:
     from fedops.app.roster import set_state
 
-    _edit(fmt, dry_run, lambda ctx, editor, writing: set_state(ctx, editor, site, state, writing))
+    _edit(
+        fmt,
+        lambda ctx, editor, how: set_state(ctx, editor, site, state, how),
+        pull_request=pull_request,
+        dry_run=dry_run,
+    )
 
 
 def _edit(
     fmt: Format,
-    dry_run: bool,
     change: Callable[[Context, YamlEditor, Writing], RosterChange],
+    *,
+    pull_request: bool,
+    dry_run: bool,
     bundle: Path | None = None,
 ) -> None:
     """Run one change of the roster, bring the work tree along, write the site's starter file if asked to, and report."""
     from fedops.adapters.yaml_edit import RoundTripEditor
-    from fedops.app.change_main import Writing
     from fedops.cli.starter import write_starter
-    from fedops.cli.wire import open_context, signing_key
+    from fedops.cli.wire import open_context
     from fedops.cli.work_tree import update_work_tree
+    from fedops.render.lead_pull import lead_pull_text
 
     with open_context() as (root, ctx):
-        done = change(ctx, RoundTripEditor(), Writing(random.random, signing_key(root), dry_run))
-        moved = None if dry_run else update_work_tree(ctx.repository)
-        wrote = bundle is not None and not dry_run and write_starter(ctx, done.site, bundle)
+        done = change(ctx, RoundTripEditor(), writing(root, pull_request=pull_request, dry_run=dry_run))
+        moved = None if dry_run or done.pull is not None else update_work_tree(ctx.repository)
+        wrote = bundle is not None and not dry_run and write_starter(ctx, done.site, done.entry, bundle)
     facts = _facts(done.site, done.entry)
     files, changed = [str(p) for p in done.files], done.changed or wrote
-    result = document("site", ok=True, changed=changed, commit=done.commit, files=files, work_tree=moved)
-    if not done.changed:
+    number = done.pull.number if done.pull is not None else None
+    result = document("site", ok=True, changed=changed, commit=done.commit, pull=number, files=files, work_tree=moved)
+    if done.pull is not None:
+        text = lead_pull_text(done.pull.number, done.pull.outcome)
+    elif not done.changed:
         text = f"{done.site}: {done.entry.state}, nothing to do"
     elif dry_run:
         text = f"{done.site}: would be {done.entry.state}; would change {', '.join(files)}"

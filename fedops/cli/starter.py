@@ -11,10 +11,11 @@ from fedops.core.ids import SiteId
 
 if TYPE_CHECKING:
     from fedops.app.context import Context
+    from fedops.core.settings import Site
     from fedops.core.starter import Starter
 
 
-def write_starter(ctx: Context, site: SiteId, path: Path) -> bool:
+def write_starter(ctx: Context, site: SiteId, entry: Site, path: Path) -> bool:
     """Write a site's starter file; False if it is there already.
 
     Raises:
@@ -26,8 +27,8 @@ def write_starter(ctx: Context, site: SiteId, path: Path) -> bool:
 
     assert isinstance(ctx.repository, GitRepository)
     origin = ctx.repository.remote_url()
-    assert origin is not None, "the roster was pushed to it"
-    data = render_starter(starter_of(ctx, site, origin))
+    assert origin is not None, "the roster is there"
+    data = render_starter(starter_of(ctx, site, entry, origin))
     if path.is_file() and path.read_bytes() == data:
         return False
     if path.exists():

@@ -29,6 +29,7 @@ RESERVED_SITES = frozenset({"global", "archive", "latest", "con", "nul", "aux", 
 SUBMIT_PREFIX = "submit/"
 FOLDER_SCHEME, REGISTRY_SCHEME = "ocidir", "oci"  # of store URLs, and of the DVC remotes made of them
 VERSION_PREFIX = "fedops/"
+LEAD_PREFIX = "lead/"
 
 
 def site_id_fault(text: object) -> str | None:
@@ -128,6 +129,11 @@ def version_branch(version: int, *, rollback: bool = False) -> str:
     return f"{VERSION_PREFIX}v{version}{'-rollback' if rollback else ''}"
 
 
+def lead_branch(what: str) -> str:
+    """Name the branch of a lead's pull request that changes policies, roster or workflows."""
+    return LEAD_PREFIX + what
+
+
 def is_version_branch(branch: str) -> bool:
     """True if pull requests of this branch may bring a version; the content decides whether one does."""
     return branch.startswith(VERSION_PREFIX)
@@ -154,6 +160,7 @@ def site_of_path(path: str) -> str | None:
 
 FEDERATION_PATH = RepoPath("federation.yaml")
 SITES_PATH = RepoPath("policies/sites.yaml")
+SITES_GUIDE_PATH = RepoPath("sites/README.md")  # the one file below sites/ that is no site's
 SUBMISSION_POLICY_PATH = RepoPath("policies/submission.yaml")
 TRAINING_PATH = RepoPath("policies/training.yaml")
 AGGREGATION_PATH = RepoPath("policies/aggregation.yaml")

@@ -9,17 +9,39 @@ from collections.abc import Collection, Iterator, Sequence
 from fedops.core.catalogue import Slug
 from fedops.core.facts import Account, Change, Commit
 from fedops.core.findings import Finding, finding
-from fedops.core.ids import SITES_PATH, SiteId, record_path, site_folder, site_id_fault, site_of_path, update_path
+from fedops.core.ids import (
+    SITES_GUIDE_PATH,
+    SITES_PATH,
+    SiteId,
+    record_path,
+    site_folder,
+    site_id_fault,
+    site_of_path,
+    update_path,
+)
 from fedops.core.settings import Sites, SubmissionPolicy
 
 MAX_FINDINGS = 50  # of one stage: more tell a person nothing new, and a hostile change could have a million
 _MODES: dict[str, Slug] = {"120000": "symlink_refused", "160000": "submodule_refused"}
 _PLAIN = "100644"
+_OF_CI = ("sites", "global")
 
 
 def is_submission(changes: Sequence[Change]) -> bool:
     """True if a change touches anything below sites/; others are proposals, judged by people."""
     return any(c.path == "sites" or c.path.startswith("sites/") for c in changes)
+
+
+def is_for_people(changes: Sequence[Change]) -> bool:
+    """True if a change keeps away from what CI alone brings to main: sites/ and global/, however they are spelled.
+
+    The one file there that is nobody's, and that `fedops upgrade` writes, may change.
+    """
+    return all(_fold(c.path.partition("/")[0]) not in _OF_CI or _is_guide(c) for c in changes)
+
+
+def _is_guide(change: Change) -> bool:
+    return change.path == SITES_GUIDE_PATH and (change.status == "D" or change.mode == _PLAIN)
 
 
 def validate_change(

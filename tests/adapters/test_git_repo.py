@@ -366,6 +366,7 @@ def test_an_origin_with_main_checked_out_says_how_to_allow_the_push(repo: GitRep
         with pytest.raises(GitError) as caught:
             second.push([RefUpdate(MAIN, main, commit)])
         assert caught.value.cause == "permanent"
+        assert caught.value.slug == "git_failed", "no rule: it is not for a pull request to go around it"
         assert "receive.denyCurrentBranch" in caught.value.hint
         git(repo.path, "config", "receive.denyCurrentBranch", "updateInstead")
         assert second.push([RefUpdate(MAIN, main, commit)])

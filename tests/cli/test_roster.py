@@ -147,6 +147,7 @@ def test_suspend_activate_and_list(lead: Path, capsys: pytest.CaptureFixture[str
         "changed": True,
         "findings": [],
         "commit": git(lead, "rev-parse", "HEAD"),
+        "pull": None,
         "files": ["policies/sites.yaml"],
         "work_tree": "fast_forwarded",
         "site": "clinic",

@@ -103,3 +103,10 @@ def test_paths_and_names_of_a_site_are_fixed_by_its_id() -> None:
 )
 def test_the_folder_of_a_path_below_sites(path: str, site: str | None) -> None:
     assert ids.site_of_path(path) == site
+
+
+def test_a_leads_branch_is_neither_a_sites_nor_a_versions() -> None:
+    branch = ids.lead_branch("add-hospital-a")
+    assert branch == "lead/add-hospital-a"
+    assert not ids.is_version_branch(branch)
+    assert not branch.startswith(ids.SUBMIT_PREFIX)

@@ -12,6 +12,7 @@ from fedops.core.findings import Finding
 from fedops.core.ids import BlobId, CommitId, RepoPath, SiteId
 from fedops.core.settings import Sites, SubmissionPolicy
 from fedops.core.validate import is_submission, validate_change, validate_commit, validate_signature
+from fedops.core.validate_change import is_for_people
 
 KEY_A, KEY_B = "ssh-ed25519 AAAA alice", "ssh-ed25519 BBBB bo"
 SITES = validate(
@@ -237,6 +238,34 @@ def test_changes_below_sites_make_a_submission() -> None:
     assert is_submission([change("sites", "A", "120000")])
     assert not is_submission([change("policies/sites.yaml"), change("sitesx/a/submission.json")])
     assert not is_submission([])
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ([], True),
+        (["policies/sites.yaml", "federation.yaml", ".github/workflows/validate.yml"], True),
+        (["globals/x", "docs/global/x", "policies/sites/x"], True),
+        (["policies/sites.yaml", "global/metrics.json"], False),
+        (["sites/hospital-a/submission.json"], False),
+        (["sites/README.md", "federation.yaml"], True),
+        (["sites/readme.md"], False),
+        (["sites/README.md/x"], False),
+        (["sites/hospital-a"], False),
+        (["global"], False),
+        (["Global/version.json"], False),
+        (["SITES/hospital-a/submission.json"], False),
+        (["\uff47lobal/version.json"], False),  # a full-width g, which some file systems take for one
+    ],
+)
+def test_what_ci_brings_is_not_for_people_however_it_is_spelled(paths: list[str], expected: bool) -> None:
+    assert is_for_people([change(path) for path in paths]) is expected
+    assert is_for_people([change(path, "D") for path in paths]) is expected
+
+
+def test_the_guide_of_the_sites_is_for_people_as_a_plain_file_alone() -> None:
+    assert not is_for_people([change("sites/README.md", "T", "120000")])
+    assert not is_for_people([change("sites/README.md", "A", "160000")])
 
 
 def commit(*parents: str) -> Commit:

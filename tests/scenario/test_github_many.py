@@ -11,6 +11,7 @@ import pytest
 
 from fedops.app import allowance
 from fedops.core.facts import Pull
+from fedops.core.ids import RepoPath
 from tests.github_face.fed import GitHubFed, token_of
 from tests.github_face.hub import Comment, PullItem
 from tests.github_face.openapi import Exchange
@@ -78,6 +79,20 @@ def test_a_quiet_pull_request_costs_one_request(fed: GitHubFed) -> None:
     assert kinds["GET /issues/#/comments"] == 0
     assert kinds["GET /issues/comments"] == 1
     assert kinds.total() <= PULLS + FIXED, kinds
+    assert writes(kinds) == 0
+    assert fetches <= FETCHES
+
+
+def test_a_leads_quiet_change_costs_one_request_and_nobody_elses_costs_more(fed: GitHubFed) -> None:
+    change: dict[RepoPath, bytes | None] = {RepoPath("README.md"): b"new\n"}
+    for who, count in (("lena", FEW), (A, 2 * FEW)):
+        multiply(fed, fed.open_pull(who, change, branch=f"change/{who}"), count)
+    told, _ = asked(fed, changed=True)
+    assert (told["POST /statuses/#"], told["POST /issues/#/comments"]) == (FEW, 0)
+    assert {s.description for s in fed.hub.statuses} == {"no submission: a lead's change, for people to review"}
+    kinds, fetches = asked(fed)
+    assert kinds["GET /commits/#/status"] == 2 * FEW, "as many as are open, of whomever: it says whose turn it is"
+    assert kinds.total() <= 2 * FEW + FIXED, kinds
     assert writes(kinds) == 0
     assert fetches <= FETCHES
 
