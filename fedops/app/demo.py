@@ -5,17 +5,16 @@ The story only calls the commands that people call; it knows nothing that a pers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fedops.app import demo_trouble as trouble
+from fedops.app.demo_stage import Stage
 from fedops.app.demo_workflows import by_workflows, tell_runs
 from fedops.core.errors import FedopsError
 from fedops.core.ids import GlobalVersion
-from fedops.ports import YamlEditor
 
 # Shares of the patients by ascending tumour size, and how many ticks one local training takes.
 SHARES = {"hospital-a": 0.45, "hospital-b": 0.30, "clinic-c": 0.17, "clinic-d": 0.08}
@@ -24,65 +23,6 @@ HYPERPARAMETERS = {"epochs": 20, "learning_rate": 0.1, "l2": 0.01}
 NAN_TICK, INTRUDER_TICK = 3, 4
 MAX_TICKS = 60
 CLIENT = ("--client", "client:LogisticRegression")
-
-
-@dataclass(frozen=True)
-class Ran:
-    """One finished process."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Runner(Protocol):
-    """Runs a program in a folder and waits for its end; several threads may do so at once."""
-
-    def fedops(self, folder: Path, *arguments: str, expect: Sequence[int] = (0,)) -> Ran: ...
-
-    def kill(self, folder: Path, begun: Path, *arguments: str) -> None:
-        """Start a command, and kill it with all that it started as soon as the file `begun` is there."""
-        ...
-
-    def git(self, folder: Path, *arguments: str) -> Ran: ...
-
-    def python(self, folder: Path, *arguments: str) -> Ran: ...
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where everything lies.
-
-    Args:
-        prepare: puts a site's own data and code into its clone.
-        tell: progress for people.
-        parse: reads a command's JSON result.
-        editor: edits policies as a lead does by hand.
-        keys: lead -> private key file; the public one lies beside it.
-        workers: sites that compute at the same time.
-        workflows: CI is the workflow files, run by act, and not one process that does all of it.
-    """
-
-    folder: Path
-    run: Runner
-    prepare: Callable[[str, Path], None]
-    tell: Callable[[str], None]
-    parse: Callable[[str], Any]
-    editor: YamlEditor
-    keys: Mapping[str, Path]
-    workers: int = 2
-    workflows: bool = False
-
-    def clone_of(self, who: str) -> Path:
-        return self.folder / who
-
-    def model(self, version: int) -> Path:
-        """Where a version's model is put for scoring."""
-        return self.folder / "models" / f"{GlobalVersion(version).short}.safetensors"
-
-    def json(self, who: str, *arguments: str, expect: Sequence[int] = (0,)) -> Any:
-        """Run a command that prints a JSON document."""
-        return self.parse(self.run.fedops(self.clone_of(who), *arguments, "--format", "json", expect=expect).out)
 
 
 @dataclass

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedops.app.demo_stage import Stage
 from fedops.core.errors import FedopsError
 from fedops.core.ids import AGGREGATION_PATH, SITES_PATH, GlobalVersion
-
-if TYPE_CHECKING:
-    from fedops.app.demo import Stage
 
 LEADS = {"lena": 1, "mia": 2}
 PROPOSER, APPROVER = LEADS

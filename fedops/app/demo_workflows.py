@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedops.app.demo_stage import Stage
 from fedops.core.errors import FedopsError
 from fedops.render.local import run_line
-
-if TYPE_CHECKING:
-    from fedops.app.demo import Stage
 
 
 def by_workflows(stage: Stage, current: int, tried: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedops.app.demo import HYPERPARAMETERS, SHARES, Ran, Stage, Told, play
+from fedops.app.demo import HYPERPARAMETERS, SHARES, Told, play
+from fedops.app.demo_stage import Ran, Stage
 from fedops.app.demo_trouble import LEADS
 from fedops.cli.console import NO, Format, document, emit, format_option, say
 from fedops.core.errors import ConfigError, FedopsError

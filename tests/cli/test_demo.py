@@ -19,7 +19,8 @@ import pytest
 from fedops.adapters import demo_data
 from fedops.adapters.yaml_edit import RoundTripEditor
 from fedops.app import demo, demo_trouble
-from fedops.app.demo import SHARES, Ran, Stage, play
+from fedops.app.demo import SHARES, play
+from fedops.app.demo_stage import Ran, Stage
 from fedops.app.demo_trouble import APPROVER, LATE, LEADS
 from fedops.cli import demo as command
 from fedops.core.errors import ConfigError, FedopsError
