@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from fedops.adapters.git_history import merged_into, touched
-from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes, parse_entries
+from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes
 from fedops.adapters.git_process import GitProcess, access_cause, failure
 from fedops.adapters.git_refs import commit_of_ref, refs_below, version_tags
 from fedops.adapters.git_remote import Remote
@@ -23,7 +22,6 @@ from fedops.core.errors import GitError
 from fedops.core.facts import Change, Commit, RefUpdate, Touched, TreeEntry, VersionTag
 from fedops.core.ids import BlobId, CommitId, RepoPath, is_hex
 
-TREES = 64  # listings that are kept
 _NAME = re.compile(r"(?![-/])[^\0-\x20\x7f~^:?*\[\\]+\Z")
 
 
@@ -55,11 +53,9 @@ class GitRepository:
         # NOTE: without the ceiling git would take a repository that merely contains the folder.
         self._git = GitProcess(self.path, {"GIT_CEILING_DIRECTORIES": str(self.path.parent), **(env or {})})
         self._objects = ObjectReader(self._git)
-        self._trees = Trees(self._objects)
+        self._trees = Trees(self._git, self._objects)
         self._remote = Remote(self._git, remote, main)
         self._author = author
-        # A commit's tree never changes, and one run asks for the same few again and again.
-        self._entries = lru_cache(maxsize=TREES)(self._list_entries)
         self._signers: dict[tuple[CommitId, tuple[str, ...]], str | None] = {}
         self._check()
 
@@ -173,29 +169,15 @@ class GitRepository:
         return refs_below(self._git, under)
 
     def entries(self, commit: CommitId, under: str = "") -> Sequence[TreeEntry]:
-        return self._entries(commit, under.strip("/"))
-
-    def _list_entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
-        if under and (found := self._trees.find(CommitId(object_id(commit)), under)) is not None:
-            return found
-        # NOTE: everything after "--" is a name, so that neither a commit nor a path is ever an option.
-        paths = [under] if under else []
-        output = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--", object_id(commit), *paths)
-        if output.code != 0:
-            raise self._objects.explain("git ls-tree", output, [commit])
-        return parse_entries(output.out)
+        return self._trees.entries(commit, under)
 
     def folders(self, commit: CommitId, under: str) -> Sequence[str]:
-        output = self._git.run("ls-tree", "-d", "-z", "--full-tree", "--", object_id(commit), f"{under.strip('/')}/")
-        if output.code != 0:
-            raise self._objects.explain("git ls-tree", output, [commit])
-        return tuple(entry.partition(b"\t")[2].decode("utf-8", "replace").rpartition("/")[2]
-                     for entry in output.out.split(b"\0")[:-1])  # fmt: skip
+        return self._trees.folders(commit, under)
 
     def blob_of(self, commit: CommitId, path: str) -> BlobId | None:
         """The blob of one regular file; None for a missing path, a folder, a symlink, a submodule."""
         return next(
-            (e.blob for e in self._entries(commit, path) if e.path == path and e.mode.startswith("100")),
+            (e.blob for e in self.entries(commit, path) if e.path == path and e.mode.startswith("100")),
             None,
         )
 

@@ -1,16 +1,15 @@
-"""One path of a commit's tree, found in the tree objects themselves: no process is started for it.
-
-Only what is plain is answered here. A folder, and anything that git itself would never write, is left to `ls-tree`.
-"""
+"""What is in a commit's tree: one file by the tree objects themselves, which starts no process; all else by `ls-tree`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, RawObject, corrupt
+from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, RawObject, corrupt, object_id, parse_entries
+from fedops.adapters.git_process import GitProcess
 from fedops.core.facts import TreeEntry
 from fedops.core.ids import BlobId, CommitId, RepoPath
 
+LISTINGS = 64  # of commits, that are kept
 TREES = 256  # tree objects that are kept
 _FILES = {b"100644", b"100755", b"120000"}
 _TREE = b"40000"
@@ -18,14 +17,44 @@ _ODD = {b"", b".", b".."}  # git takes them out of a path, or refuses it
 
 
 class Trees:
-    """Looks up paths; safe to share between threads."""
+    """Trees of one repository; safe to share between threads."""
 
-    def __init__(self, objects: ObjectReader) -> None:
-        self._objects = objects
+    def __init__(self, git: GitProcess, objects: ObjectReader) -> None:
+        self._git, self._objects = git, objects
         self._listing = lru_cache(maxsize=TREES)(self._list)
+        # A commit's tree never changes, and one run asks for the same few again and again.
+        self._entries = lru_cache(maxsize=LISTINGS)(self._list_entries)
+
+    def entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
+        """All files at or below a path, "" for the root, sorted by path.
+
+        Raises:
+            GitError: object_corrupt.
+        """
+        return self._entries(commit, under.strip("/"))
+
+    def folders(self, commit: CommitId, under: str) -> tuple[str, ...]:
+        """Names of the folders in a folder."""
+        listing = self._ls_tree(commit, "-d", f"{under.strip('/')}/")
+        paths = (entry.partition(b"\t")[2].decode("utf-8", "replace") for entry in listing.split(b"\0")[:-1])
+        return tuple(path.rpartition("/")[2] for path in paths)
+
+    def _list_entries(self, commit: CommitId, under: str) -> tuple[TreeEntry, ...]:
+        if under and (found := self.find(CommitId(object_id(commit)), under)) is not None:
+            return found
+        return parse_entries(self._ls_tree(commit, "-rl", *([under] if under else [])))
+
+    def _ls_tree(self, commit: CommitId, options: str, *paths: str) -> bytes:
+        # NOTE: everything after "--" is a name, so that neither a commit nor a path is ever an option.
+        output = self._git.run("ls-tree", options, "-z", "--full-tree", "--", object_id(commit), *paths)
+        if output.code != 0:
+            raise self._objects.explain("git ls-tree", output, [commit])
+        return output.out
 
     def find(self, commit: CommitId, path: str) -> tuple[TreeEntry, ...] | None:
-        """The regular file or symlink at a path; empty if nothing is there; None: `ls-tree` must be asked.
+        """The regular file or symlink at a path; empty if nothing is there.
+
+        None: a folder, or anything that git itself would never write; `ls-tree` must be asked.
 
         Args:
             path: not empty, and without a slash at either end.

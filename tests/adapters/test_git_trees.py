@@ -25,10 +25,14 @@ class Ground:
     def __init__(self, path: Path) -> None:
         self.path = path
         GitRepository.init(path, bare=True).close()
-        self.objects = ObjectReader(GitProcess(path, {}))
+        self.process = GitProcess(path, {})
+        self.objects = ObjectReader(self.process)
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> bytes:
         return subprocess.run(["git", "-C", self.path, *arguments], input=stdin, capture_output=True, check=True).stdout
+
+    def trees(self) -> Trees:
+        return Trees(self.process, self.objects)
 
     def write(self, kind: str, data: bytes) -> str:
         return self("hash-object", "-t", kind, "-w", "--stdin", "--literally", stdin=data).decode().strip()
@@ -43,7 +47,9 @@ class Ground:
 
     def listed(self, commit: CommitId, path: str) -> tuple[TreeEntry, ...]:
         """What git says."""
-        return parse_entries(self("--literal-pathspecs", "ls-tree", "-r", "-z", "-l", "--full-tree", "--", commit, path))
+        return parse_entries(
+            self("--literal-pathspecs", "ls-tree", "-r", "-z", "-l", "--full-tree", "--", commit, path)
+        )
 
 
 @pytest.fixture
@@ -57,7 +63,7 @@ def test_files_and_links_at_any_depth_are_found_as_git_lists_them(ground: Ground
     blob, empty = ground.write("blob", b"text\n"), ground.write("blob", b"")
     deep = ground.tree((FILE, b"file", blob), (LINK, b"link", blob), (RUN, b"run", empty))
     commit = ground.commit(ground.tree((FILE, b"a", blob), (TREE, b"d", ground.tree((TREE, "é é".encode(), deep)))))
-    trees = Trees(ground.objects)
+    trees = ground.trees()
     for path, mode, size in (("a", FILE, 5), ("d/é é/file", FILE, 5), ("d/é é/link", LINK, 5), ("d/é é/run", RUN, 0)):
         found = trees.find(commit, path)
         assert found == ground.listed(commit, path)
@@ -85,7 +91,7 @@ def test_what_is_not_plain_is_left_to_git(ground: Ground) -> None:
         (((TREE, b"d", folder),), "d/../d/x"),
     ]
     for entries, path in odd:
-        assert Trees(ground.objects).find(ground.commit(ground.tree(*entries)), path) is None
+        assert ground.trees().find(ground.commit(ground.tree(*entries)), path) is None
 
 
 def test_the_repository_answers_the_same_either_way(ground: Ground) -> None:
@@ -103,7 +109,7 @@ def test_the_repository_answers_the_same_either_way(ground: Ground) -> None:
 def test_a_tree_that_is_cut_short_is_corrupt(data: bytes, ground: Ground) -> None:
     tree = ground.write("tree", data)
     with pytest.raises(GitError) as e:
-        Trees(ground.objects).find(ground.commit(tree), "a")
+        ground.trees().find(ground.commit(tree), "a")
     assert (e.value.slug, tree in e.value.message) == ("object_corrupt", True)
 
 
@@ -115,10 +121,10 @@ def test_objects_that_are_missing_are_named(ground: Ground) -> None:
         ground.commit(ground.tree((TREE, b"d", ground.tree((FILE, b"x", gone))))),
     ):
         with pytest.raises(GitError) as e:
-            Trees(ground.objects).find(commit, "d/x")
+            ground.trees().find(commit, "d/x")
         assert (e.value.slug, gone in e.value.message) == ("object_corrupt", True)
     named_wrong = ground.commit(ground.tree((FILE, b"a", ground.tree((FILE, b"x", blob)))))
     with pytest.raises(GitError) as e:
-        Trees(ground.objects).find(named_wrong, "a")
+        ground.trees().find(named_wrong, "a")
     assert e.value.slug == "object_corrupt"
     assert ground.objects.size(BlobId(blob)) == 1
