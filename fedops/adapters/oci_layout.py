@@ -110,8 +110,9 @@ class ImageLayout:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the right to change the index; the layout must exist."""
+        """Hold the right to change the index; the layout must exist. What killed writers left in it is removed."""
         with durable.locked(self.folder / ".lock"):
+            durable.clean_parts(self.folder)
             yield
 
     def entries(self) -> list[Entry]:

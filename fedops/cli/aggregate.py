@@ -39,9 +39,11 @@ def aggregate_command(plan: Path, out: Path, dry_run: bool, fmt: Format) -> None
     """  # noqa: D301 click reads the control character, which marks a paragraph that is not to be wrapped
     from fedops.app.aggregate import aggregate_files
     from fedops.cli import wire
+    from fedops.cli.scratch import command_folder
     from fedops.render.aggregate import aggregate_text
 
-    outcome = aggregate_files(plan, out, wire.models(), dry_run=dry_run)
+    with command_folder():
+        outcome = aggregate_files(plan, out, wire.models(), dry_run=dry_run)
     emit(fmt, _document(outcome), aggregate_text(outcome, str(out), dry_run=dry_run))
     if outcome.made is None:
         raise click.exceptions.Exit(NO)

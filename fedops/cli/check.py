@@ -37,6 +37,7 @@ def check_command(file: Path | None, record: Path | None, base: Path | None, pla
     """  # noqa: D301 click reads the control character, which marks a paragraph that is not to be wrapped
     from fedops.app.check import Outside, check_file, check_plan
     from fedops.cli import wire
+    from fedops.cli.scratch import command_folder
 
     if (file is None) == (plan is None):
         raise click.UsageError("name a FILE or a --plan, not both")
@@ -48,10 +49,11 @@ def check_command(file: Path | None, record: Path | None, base: Path | None, pla
         stores=lambda url: wire.store(url, relative_to=relative_to),
         repositories=wire.repository,
     )
-    checked = check_plan(plan, outside) if plan is not None else ()
-    if file is not None:
-        is_record = file.suffix == ".json" and record is None
-        checked = check_file(None if is_record else file, file if is_record else record, base, outside)
+    with command_folder():
+        checked = check_plan(plan, outside) if plan is not None else ()
+        if file is not None:
+            is_record = file.suffix == ".json" and record is None
+            checked = check_file(None if is_record else file, file if is_record else record, base, outside)
     ok = all(item.ok for item in checked)
     emit(fmt, document("check", ok=ok, changed=False, items=[_item(item) for item in checked]), _text(checked))
     if not ok:

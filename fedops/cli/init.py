@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ import click
 
 from fedops.cli import init_options as options
 from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
+from fedops.cli.scratch import command_folder
 from fedops.cli.wheel import parse_wheel, wheel_hash_option, wheel_url_option
 from fedops.core.errors import ConfigError
 from fedops.core.findings import errors
@@ -156,7 +156,7 @@ def _ground(folder: Path, origin: Path | None, forge: Forge, *, example: bool, d
             hint=f"make an empty repository there, git clone {origin}, and run fedops init in the clone",
         )
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedops-")))
+        scratch = stack.enter_context(command_folder())
         clone = folder
         if origin is not None and dry_run and not is_clone(folder, branch):
             # A dry run leaves nothing behind, not even an empty repository.

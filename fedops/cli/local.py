@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from fedops import __version__
 from fedops.cli.console import NO, Format, document, emit, format_option, say
 from fedops.cli.group import Group
 from fedops.cli.local_settings import read_settings, secret_file_option, variables_option
+from fedops.cli.scratch import command_folder
 from fedops.core.errors import BusyError, ConfigError
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ def _driver(
     folder = (logs or bare / LOGS).absolute()
     path = os.environ.get("PATH", os.defpath)
     act = find_act(path)
-    with tempfile.TemporaryDirectory(prefix="fedops-") as scratch:
-        clone = Path(scratch, "clone")
+    with command_folder() as scratch:
+        clone = scratch / "clone"
         with GitRepository.clone(str(bare), clone, main=head_branch(bare)) as repository:
             root = wire.federation_root(clone)
             federation = wire.read_federation(root)

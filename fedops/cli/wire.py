@@ -196,14 +196,14 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
     """
     from fedops.app.context import Context
     from fedops.cli.console import TerminalProgress
-    from fedops.cli.scratch import scratch_folder
+    from fedops.cli.scratch import command_folder
 
     root = federation_root(start or Path.cwd())
     federation = read_federation(root)
     progress = TerminalProgress()
     with (
         clone_of(root, federation) as repo,
-        scratch_folder() as scratch,
+        command_folder() as scratch,
         closing(registries_of(federation.store.url, progress)) as registries,
     ):
         base = origin_folder(repo, root)
@@ -280,7 +280,9 @@ def open_reader(start: Path | None = None) -> Iterator[tuple[Path, GitRepository
     Yields:
         The federation root, the clone and the forge.
     """
+    from fedops.cli.scratch import command_folder
+
     root = federation_root(start or Path.cwd())
     federation = read_federation(root)
-    with clone_of(root, federation) as repo:
+    with command_folder(), clone_of(root, federation) as repo:
         yield root, repo, forge(federation, repo, signing_key(root))

@@ -351,6 +351,22 @@ def test_what_killed_writers_left_is_removed_after_an_hour(store: LayoutStore, u
     assert target.with_name("x.part-notes").exists()
 
 
+@pytest.mark.parametrize("change", ["tag", "drop"])
+def test_what_a_writer_killed_in_a_tag_left_goes_with_whatever_changes_the_index_next(
+    change: str, store: LayoutStore, update: Path
+) -> None:
+    put = store.put(A, update, {})
+    stale, young = (store.root / A / f"index.json.part-{letter * 16}" for letter in "0f")
+    for path in (stale, young):
+        path.write_bytes(b"half an index")
+    os.utime(stale, (time.time() - 7200,) * 2)
+    if change == "tag":
+        store.tag(A, put.manifest, "v8")
+    else:
+        store.drop(A, put.manifest)
+    assert (stale.exists(), young.exists()) == (False, True)
+
+
 def test_download_larger_than_declared_stops_early(tmp_path: Path) -> None:
     with (tmp_path / "blob").open("wb") as handle:
         handle.truncate(64 << 20)

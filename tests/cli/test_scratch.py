@@ -23,7 +23,7 @@ if sys.platform == "win32":
 import fcntl
 
 from fedops.cli import scratch
-from fedops.cli.scratch import LOCK, scratch_folder, sweep
+from fedops.cli.scratch import LOCK, command_folder, scratch_folder, sweep
 from fedops.core.artifacts import EMPTY_CONFIG
 from tests import cli_world
 from tests.cli_world import World, build
@@ -210,6 +210,44 @@ def test_what_is_not_surely_a_killed_commands_stays(tmp: Path) -> None:
     left_behind(tmp, "other")
     before = sorted(tmp.rglob("*"))
     sweep(tmp)
+    assert sorted(tmp.rglob("*")) == before
+
+
+def test_all_temporary_files_of_a_command_lie_in_its_folder(tmp: Path) -> None:
+    """What is no model is left by a kill too: documents for git, a signature that is looked at."""
+    with command_folder() as folder, tempfile.TemporaryDirectory() as inner:
+        assert (folder.parent, Path(inner).parent) == (tmp, folder)
+    assert tempfile.gettempdir() == str(tmp)
+    assert list(tmp.iterdir()) == []
+
+
+@pytest.mark.parametrize("age_hours", [0, 2])
+@pytest.mark.parametrize("holds", ["nothing", "a lock without its name"])
+def test_a_folder_that_was_just_made_or_emptied_when_its_command_was_killed_goes_after_an_hour(
+    age_hours: float, holds: str, tmp: Path
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="fedops-"))
+    if holds != "nothing":
+        (folder / f"{LOCK}.new").write_bytes(os.uname().nodename.encode())
+    os.utime(folder, (time.time() - age_hours * 3600,) * 2)
+    sweep(tmp)
+    assert folder.exists() == (age_hours < 1)
+
+
+def test_an_old_folder_that_may_be_somebodys_stays(tmp: Path) -> None:
+    """Named by a person, or open to others, or with more in it than a lock; or its lock is held."""
+    (tmp / "fedops-ward-7").mkdir(mode=0o700)
+    (tmp / "fedops-hospital").mkdir(mode=0o755)
+    used = Path(tempfile.mkdtemp(prefix="fedops-"))
+    (used / "model").write_bytes(b"a model")
+    held = Path(tempfile.mkdtemp(prefix="fedops-"))
+    (held / f"{LOCK}.new").write_bytes(os.uname().nodename.encode())
+    before = sorted(tmp.rglob("*"))
+    for path in tmp.iterdir():
+        os.utime(path, (time.time() - 7200,) * 2)
+    with (held / f"{LOCK}.new").open("rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sweep(tmp)
     assert sorted(tmp.rglob("*")) == before
 
 
