@@ -10,7 +10,8 @@ from pathlib import Path
 
 from fedops.adapters.git_locks import git_folder, locks, remove_stale_locks
 from fedops.adapters.git_objects import object_id
-from fedops.adapters.git_process import GitProcess, Output, access_cause, failure, printable
+from fedops.adapters.git_process import GitProcess, Output, access_cause, failure
+from fedops.adapters.git_refusals import refusal, refusals
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import RefUpdate
 
@@ -21,12 +22,6 @@ _WILDCARDS = ("refs/tags/global@*", "refs/fedops/*")
 _PULLS = "refs/pull/{}/head"
 _TRIES = 3
 _REF = re.compile(r"refs/[^\0-\x20\x7f~^:?*\[\\]+\Z")
-_REFUSED = re.compile(rb"!\t[^\t]*:([^\t]*)\t\[remote rejected\] \((.*)\)")
-# receive-pack's fixed words for "another push holds or just moved this ref"; never translated.
-_CONTENTION = re.compile(rb"atomic transaction failed|atomic push failure|cannot lock ref|failed to (lock|update ref)")
-_CHECKED_OUT = b"branch is currently checked out"
-# What no rule of the repository says: a push of another branch, or by another account, would fare no better.
-_NO_RULE = re.compile(rb"branch is currently checked out|unpacker error|shallow update|refusing to allow")
 
 
 class Remote:
@@ -161,7 +156,7 @@ class Remote:
             raise failure(f"{self._name}: push, not in this clone: {missing}", output, slug="object_corrupt")
         if not any(line.startswith(b"!\t") for line in output.out.splitlines()):
             raise self._unreachable(updates, output)
-        refused = [(ref, why) for ref, why in _REFUSED.findall(output.out) if not _CONTENTION.search(why)]
+        refused = refusals(output)
         if refused:
             raise self._refusal(refused, output)
         # The caller tries again.
@@ -170,12 +165,13 @@ class Remote:
         return False
 
     def _refusal(self, refused: Sequence[tuple[bytes, bytes]], output: Output) -> GitError:
-        said = printable(b"; ".join(ref + b": " + why for ref, why in refused).decode("utf-8", "replace"))
-        hint = "see the rules of the repository (`fedops doctor` names the one that blocks)"
-        if any(why == _CHECKED_OUT for _, why in refused):
-            hint = "use a bare repository as origin, or there: git config receive.denyCurrentBranch updateInstead"
-        slug = None if any(_NO_RULE.search(why) for _, why in refused) else "push_refused"
-        return failure(f"{self._name}: push refused, {said}", output, hint=hint, slug=slug)
+        return refusal(
+            self._name,
+            refused,
+            output,
+            hint="see the rules of the repository (`fedops doctor` names the one that blocks)",
+            of_workflows="use a token that may change workflows (classic: the scope `workflow`)",
+        )
 
     def _unreachable(self, updates: Sequence[RefUpdate], output: Output) -> GitError:
         # The refs could be read just now. If even a dry run cannot begin to write, it is the right to write that lacks.

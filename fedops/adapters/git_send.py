@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from fedops.adapters.git_objects import object_id
 from fedops.adapters.git_process import GitProcess, access_cause, failure, printable
+from fedops.adapters.git_refusals import refusal, refusals
 from fedops.core.ids import CommitId
 
 _ACCESS = "may this account push there? `fedops doctor` checks it"
+_RULE = "a rule of that repository forbids it; see its settings"
+# A commit on top of main brings along what main's workflows became since the fork; GitHub asks for the right to that.
+_WORKFLOWS = "sync the fork with main, or use a token with the scope workflow"
 
 
 def send_branch(git: GitProcess, where: str, commit: CommitId, branch: str) -> None:
@@ -46,7 +50,7 @@ def send_branch(git: GitProcess, where: str, commit: CommitId, branch: str) -> N
     cause = access_cause(pushed)
     if cause == "auth":
         raise failure(f"{shown}: push of {ref}", pushed, hint=_ACCESS, slug="auth_failed", cause="auth")
-    if b"[remote rejected]" in pushed.out:
-        hint = "a rule of that repository forbids it; see its settings"
-        raise failure(f"{shown}: push of {ref} refused", pushed, hint=hint, slug="push_refused")
+    refused = refusals(pushed)
+    if refused:
+        raise refusal(shown, refused, pushed, hint=_RULE, of_workflows=_WORKFLOWS)
     raise failure(f"{shown}: push of {ref}", pushed, hint="repeat the command", cause="temporary")

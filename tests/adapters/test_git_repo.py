@@ -21,6 +21,7 @@ from fedops.core.errors import ConfigError, FedopsError, GitError
 from fedops.core.facts import RefUpdate
 from fedops.core.ids import BlobId, CommitId, RepoPath
 from fedops.ports import Repository
+from tests.adapters.refusing import NO_WORKFLOWS, refuse
 from tests.fakes_repository import FakeOrigin
 
 AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
@@ -357,6 +358,18 @@ def test_a_push_that_the_origins_hook_declines_is_an_error_and_moves_nothing(rep
     assert (caught.value.slug, caught.value.cause) == ("push_refused", "permanent")
     assert "refs/fedops/x" not in git(origin, "for-each-ref")
     assert repo.resolve("main") == main
+
+
+@pytest.mark.parametrize("why", NO_WORKFLOWS)
+def test_an_origin_that_takes_no_workflows_from_this_token_says_so(repo: GitRepository, origin: Path, why: str) -> None:
+    refuse(origin, MAIN, why)
+    main = main_of(repo)
+    with pytest.raises(GitError) as caught:
+        repo.push([RefUpdate(MAIN, main, child(repo))])
+    assert f"{MAIN}: {why}: " in caught.value.message
+    assert caught.value.slug == "git_failed", "no rule: it is not for a pull request to go around it"
+    assert "scope `workflow`" in caught.value.hint
+    assert git(origin, "rev-parse", "main") == main
 
 
 def test_an_origin_with_main_checked_out_says_how_to_allow_the_push(repo: GitRepository, tmp_path: Path) -> None:

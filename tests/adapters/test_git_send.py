@@ -14,6 +14,7 @@ from fedops.adapters.git_credentials import git_credentials
 from fedops.adapters.git_repo import GitRepository
 from fedops.core.errors import GitError
 from fedops.core.facts import RefUpdate
+from tests.adapters.refusing import NO_WORKFLOWS, refuse
 from tests.forge_worlds import main_of, submission
 from tests.github_face.world import FaceWorld, github_world, token_of
 from tests.sshkeys import SshKey
@@ -137,15 +138,34 @@ def test_a_branch_that_somebody_moves_meanwhile_is_not_overwritten(world: FaceWo
     assert world.hub.ref(fork, "refs/heads/topic") == theirs
 
 
-def test_a_rule_of_the_fork_is_told(world: FaceWorld) -> None:
-    fork = world.hub.repos["alice-a/demo"]
-    hook = fork.path / "hooks" / "update"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 1\n")
-    hook.chmod(0o755)
+def refused(world: FaceWorld) -> GitError:
     with pytest.raises(GitError) as raised:
         cast("Any", world.repository("alice")).send(url(world, "alice-a"), submission(world, "alice"), "topic")
-    assert (raised.value.slug, raised.value.cause) == ("push_refused", "permanent")
+    return raised.value
+
+
+def test_a_rule_of_the_fork_is_told_in_the_forks_words(world: FaceWorld) -> None:
+    refuse(world.hub.repos["alice-a/demo"].path, "refs/heads/topic", "push declined due to repository rule violations")
+    error = refused(world)
+    assert (error.slug, error.cause) == ("push_refused", "permanent")
+    assert "push refused, refs/heads/topic: push declined due to repository rule violations: " in error.message
+    assert "rule" in error.hint
+
+
+@pytest.mark.parametrize("why", NO_WORKFLOWS)
+def test_a_token_that_may_not_bring_newer_workflows_to_the_fork_is_told_what_to_do(world: FaceWorld, why: str) -> None:
+    refuse(world.hub.repos["alice-a/demo"].path, "refs/heads/topic", why)
+    error = refused(world)
+    assert (error.slug, error.cause) == ("git_failed", "permanent"), "no rule of the fork"
+    assert f"refs/heads/topic: {why}: " in error.message
+    assert error.hint == "sync the fork with main, or use a token with the scope workflow"
+
+
+def test_a_lock_in_the_fork_is_no_rule_and_passes(world: FaceWorld) -> None:
+    lock = world.hub.repos["alice-a/demo"].path / "refs" / "heads" / "topic.lock"
+    lock.touch()
+    error = refused(world)
+    assert (error.cause, error.hint) == ("temporary", "repeat the command")
 
 
 def test_git_reads_the_helper_as_it_is_meant(world: FaceWorld) -> None:
