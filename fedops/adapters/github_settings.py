@@ -7,19 +7,30 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from fedops.adapters.github_asking import NO_ACCESS, asked, unread
 from fedops.adapters.github_http import GitHubApi
 from fedops.adapters.github_people import People
+from fedops.adapters.github_publisher import read_publisher
 from fedops.adapters.github_shapes import account_of
 from fedops.core.errors import ForgeError
 from fedops.core.facts import Account
-from fedops.core.forge_settings import ForgeSettings, JobRights, Package, Rule, Unread, Workflows, applies
+from fedops.core.forge_settings import (
+    NOT_ASKED,
+    ForgeSettings,
+    ForkRuns,
+    JobRights,
+    Package,
+    Rule,
+    Unread,
+    Workflows,
+    applies,
+    wants_deploy_key,
+)
 from fedops.render.text import printable
 
 T = TypeVar("T")
 
 _DOTCOM = "https://github.com"  # packages of ghcr.io are shown here, wherever the repository is
-_SHOWN = 120  # characters of GitHub's own words
-_NO_ACCESS = (401, 403, 404)
 _BRANCH_RULES = {  # of classic branch protection -> the word for the same rule of a ruleset
     "required_pull_request_reviews": "pull_request",
     "required_status_checks": "required_status_checks",
@@ -33,7 +44,7 @@ _BRANCH_SWITCHES = {
 
 
 class SettingsReader:
-    """Reads one repository's settings: about fifteen requests, of which the overview takes two."""
+    """Reads one repository's settings: about fifteen requests, at level 2 up to five more; two of them are the overview."""
 
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
@@ -53,10 +64,12 @@ class SettingsReader:
         """
         seen = self.overview()
         rulesets = self._rulesets()
+        rules, protection = self._branch_rules(branch, rulesets), self._protection(branch)
+        on_main = [rule for part in (rules, protection) if not isinstance(part, Unread) for rule in part]
         return replace(
             seen,
-            rules=self._branch_rules(branch, rulesets),
-            protection=self._protection(branch),
+            rules=rules,
+            protection=protection,
             tag_rules=_tag_rules(f"refs/tags/{tag}", rulesets, self._rule),
             writers=self._writers(),
             workflows=self._workflows(),
@@ -66,9 +79,9 @@ class SettingsReader:
                     str(data["default_workflow_permissions"]), bool(data["can_approve_pull_request_reviews"])
                 ),
             ),
-            first_runs=self._asked(
-                "/actions/permissions/fork-pr-contributor-approval", lambda data: str(data["approval_policy"])
-            ),
+            publisher=read_publisher(self._api) if wants_deploy_key(on_main) else seen.publisher,
+            first_runs=NOT_ASKED if seen.private else self._first_runs(),
+            fork_runs=self._fork_runs() if seen.private else NOT_ASKED,
             packages=tuple(self._packages(packages)),
         )
 
@@ -91,6 +104,8 @@ class SettingsReader:
             has_issues=bool(facts["has_issues"]),
             merge_commits=facts.get("allow_merge_commit"),
             other_merges=bool(facts.get("allow_squash_merge") or facts.get("allow_rebase_merge")),
+            private=bool(facts["private"]),
+            may_fork=facts.get("allow_forking"),
         )
 
     def _who(self) -> tuple[Account | Unread, bool]:
@@ -103,8 +118,7 @@ class SettingsReader:
 
     def _asked(self, path: str, read: Callable[[Any], T], **parameters: str | int) -> T | Unread:
         """What is read from an answer about the repository, or why there is none."""
-        answer = self._api.call("GET", path, parameters=parameters, accept=_NO_ACCESS)
-        return read(answer.data) if answer.ok else Unread(_reason(answer.status, answer.said))
+        return asked(self._api, path, read, **parameters)
 
     # ------------------------------------------------------------ rules
 
@@ -153,11 +167,11 @@ class SettingsReader:
         is_protected = self._asked(at, lambda data: bool(data["protected"]))
         if isinstance(is_protected, Unread) or not is_protected:
             return is_protected or ()
-        answer = self._api.call("GET", f"{at}/protection", accept=_NO_ACCESS)
+        answer = self._api.call("GET", f"{at}/protection", accept=NO_ACCESS)
         if answer.ok:
             return tuple(_protection_rules(answer.data, f"{self._page}/branches"))
         # NOTE: a branch that only rulesets protect is "protected" too; GitHub says so to those who may know.
-        return () if "not protected" in answer.said else Unread(_reason(answer.status, answer.said))
+        return () if "not protected" in answer.said else unread(answer)
 
     # ------------------------------------------------------------ rights
 
@@ -175,14 +189,28 @@ class SettingsReader:
             owned = self._asked("/actions/permissions/selected-actions", lambda d: bool(d.get("github_owned_allowed")))
         return Workflows(bool(found["enabled"]), allowed, owned)
 
+    def _first_runs(self) -> str | Unread:
+        at = "/actions/permissions/fork-pr-contributor-approval"
+        return self._asked(at, lambda data: str(data["approval_policy"]))
+
+    def _fork_runs(self) -> ForkRuns | Unread:
+        return self._asked(
+            "/actions/permissions/fork-pr-workflows-private-repos",
+            lambda data: ForkRuns(
+                bool(data["run_workflows_from_fork_pull_requests"]),
+                bool(data["send_write_tokens_to_workflows"]),
+                bool(data["send_secrets_and_variables"]),
+            ),
+        )
+
     def _packages(self, wanted: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Package | Unread]]:
         for owner, name in wanted:
-            answer = self._api.anywhere(f"/users/{quote(owner)}", accept=_NO_ACCESS)
+            answer = self._api.anywhere(f"/users/{quote(owner)}", accept=NO_ACCESS)
             kind = "orgs" if answer.ok and answer.data["type"] == "Organization" else "users"
             encoded = quote(name, safe="")
             page = f"{_DOTCOM}/{kind}/{quote(owner)}/packages/container/{encoded}/settings"
-            answer = self._api.anywhere(f"/{kind}/{quote(owner)}/packages/container/{encoded}", accept=_NO_ACCESS)
-            yield name, page, _package(answer.data) if answer.ok else Unread(_reason(answer.status, answer.said))
+            answer = self._api.anywhere(f"/{kind}/{quote(owner)}/packages/container/{encoded}", accept=NO_ACCESS)
+            yield name, page, _package(answer.data) if answer.ok else unread(answer)
 
 
 def _tag_rules(
@@ -237,7 +265,3 @@ def _protection_rules(data: Mapping[str, Any], page: str) -> Iterator[Rule]:
 def _package(data: Mapping[str, Any]) -> Package:
     connected = data.get("repository")
     return Package(str(data["visibility"]), str(connected["full_name"]) if connected else None)
-
-
-def _reason(status: int, said: str) -> str:
-    return f"{status}, {printable(said)[:_SHOWN]}" if said else str(status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,19 @@ from fedops.core.registry_address import SCHEME, parse_registry_url
 
 VERDICT = "fedops/verdict"  # context of the commit status that says what CI found
 PACKAGE_HOST = "ghcr.io"  # whose packages have rights of their own, beside those of the repository
+ENVIRONMENT = "fedops-publish"  # of the job that pushes versions; it alone gets the deploy key
+DEPLOY_KEY = "DeployKey"  # the kind of actor that this job can push as, where a rule keeps its own token out
+LEVEL_2 = ("pull_request", "required_status_checks")  # rules on main that say that level 2 is wanted
+# GitHub's word for a rule that stops a push of main by who may not bypass it -> the words of its switch.
+NO_PUSH = {
+    "pull_request": "Require a pull request before merging",
+    "required_status_checks": "Require status checks to pass",
+    "required_deployments": "Require deployments to succeed",
+    "workflows": "Require workflows to pass before merging",
+    "code_scanning": "Require code scanning results",
+    "code_quality": "Require code quality results",
+    "update": "Restrict updates",
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,10 @@ class Rule:
     approvals: int = 0
     dismisses: bool = False
 
+    def lets_through(self, *actors: str) -> bool:
+        """It is known that one of these kinds of actors may bypass it."""
+        return not isinstance(self.bypass, Unread) and not set(actors).isdisjoint(self.bypass)
+
 
 @dataclass(frozen=True)
 class Workflows:
@@ -77,6 +94,40 @@ class JobRights:
 
 
 @dataclass(frozen=True)
+class Publisher:
+    """What the job that publishes has to push with.
+
+    Attributes:
+        environment: its environment is there.
+        refs: patterns of the full refs whose jobs the environment lets in; None: of all branches, or the protected ones.
+        secret: the environment has the deploy key's secret.
+        repository_secret: the repository has one of that name, which the jobs of every branch get.
+        keys: titles of the deploy keys that may write.
+    """
+
+    environment: bool | Unread = NOT_ASKED
+    refs: tuple[str, ...] | Unread | None = None
+    secret: bool | Unread = NOT_ASKED
+    repository_secret: bool | Unread = NOT_ASKED
+    keys: tuple[str, ...] | Unread = NOT_ASKED
+
+
+@dataclass(frozen=True)
+class ForkRuns:
+    """What a private repository does with the workflows of pull requests from forks.
+
+    Attributes:
+        on: they run.
+        write_tokens: with a token that may write.
+        secrets: with the repository's secrets.
+    """
+
+    on: bool
+    write_tokens: bool
+    secrets: bool
+
+
+@dataclass(frozen=True)
 class Package:
     """Attributes:
     repository: "owner/name" that it is connected to; None: none.
@@ -98,11 +149,15 @@ class ForgeSettings:
     may_write: None: the forge does not say.
     merge_commits: pull requests may be merged by a merge commit; None: the token may not see it.
     other_merges: squash or rebase may be chosen.
+    private: not everybody may read it.
+    may_fork: who may read it may fork it; None: the forge does not say.
     rules: of rulesets, that apply to the main branch.
     protection: of the main branch in the classic way, as rules.
     tag_rules: that apply to the tags of versions.
     writers: accounts that may write, people alone.
-    first_runs: whose workflows wait for approval when they come from a fork.
+    publisher: read where `wants_deploy_key`.
+    first_runs: of a public repository: whose workflows wait for approval when they come from a fork.
+    fork_runs: of a private one.
     packages: (owner, name, page) and what is known of each.
     """
 
@@ -116,14 +171,23 @@ class ForgeSettings:
     has_issues: bool
     merge_commits: bool | None
     other_merges: bool
+    private: bool = False
+    may_fork: bool | None = None
     rules: tuple[Rule, ...] | Unread = NOT_ASKED
     protection: tuple[Rule, ...] | Unread = NOT_ASKED
     tag_rules: tuple[Rule, ...] | Unread = NOT_ASKED
     writers: tuple[Account, ...] | Unread = NOT_ASKED
     workflows: Workflows | Unread = NOT_ASKED
     job_rights: JobRights | Unread = NOT_ASKED
+    publisher: Publisher = Publisher()
     first_runs: str | Unread = NOT_ASKED
+    fork_runs: ForkRuns | Unread = NOT_ASKED
     packages: tuple[tuple[str, str, Package | Unread], ...] = ()
+
+
+def wants_deploy_key(rules: Iterable[Rule]) -> bool:
+    """Whether rules on main ask for level 2, or keep out all pushes but those of a deploy key."""
+    return any(rule.kind in LEVEL_2 or (rule.kind in NO_PUSH and rule.lets_through(DEPLOY_KEY)) for rule in rules)
 
 
 def packages_of(store: str) -> tuple[tuple[str, str], ...]:

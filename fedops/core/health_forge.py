@@ -2,7 +2,8 @@
 
 Level 1: sites hand in from forks, only leads may write, main and the versions' tags cannot be rewritten, and no rule
 keeps the job's token from pushing. Level 2: a pull request, approvals of its newest commit and CI's verdict are
-required, and whoever pushes versions may bypass that. What the token may not read is said to be unchecked, and where a person sees it.
+required, and versions are pushed with a deploy key, which alone may bypass that. What the token may not read is said to
+be unchecked, and where a person sees it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from fedops.core.facts import Account
 from fedops.core.forge_settings import ForgeSettings, Unread
 from fedops.core.health import Check
-from fedops.core.health_rules import check_level_2, check_main, check_version_tags, unread
+from fedops.core.health_forks import check_forks
+from fedops.core.health_level_2 import check_level_2, unread
+from fedops.core.health_rules import check_main, check_version_tags
 from fedops.core.ids import SiteId
 from fedops.core.settings import Sites
 
@@ -33,10 +36,11 @@ def check_forge(
         return
     yield check_merges(seen)
     yield from check_main(seen, branch)
-    yield from check_level_2(seen)
+    yield from check_level_2(seen, branch, sites)
     yield from check_version_tags(seen)
     yield check_writers(seen, sites)
     yield from check_workflows(seen, jobs_open_pulls=jobs_open_pulls)
+    yield from check_forks(seen)
     yield from check_packages(seen)
 
 
@@ -150,14 +154,6 @@ def check_workflows(seen: ForgeSettings, *, jobs_open_pulls: bool) -> Iterator[C
         yield Check(name, "warning", got, "Allow GitHub Actions to create and approve pull requests: off", page)
     else:
         yield Check(name, "ok", "read, where a job names none")
-    name = "workflows of forks"
-    if isinstance(seen.first_runs, Unread):
-        yield unread(name, seen.first_runs, page)
-    elif seen.first_runs == "first_time_contributors_new_to_github":
-        got = "run unasked, but for accounts that are new to GitHub"
-        yield Check(name, "warning", got, "Require approval for first-time contributors", page)
-    else:
-        yield Check(name, "ok", f"wait for approval: {seen.first_runs}")
 
 
 def _check_actions(seen: ForgeSettings, page: str) -> Check:
@@ -187,4 +183,8 @@ def check_packages(seen: ForgeSettings) -> Iterator[Check]:
             expected = f"{seen.name} with the role Write"
             yield Check(what, "warning", got, expected, f"Manage Actions access: {page}")
         else:
-            yield Check(what, "ok", f"{found.visibility}, connected to {found.repository}; its rights: {page}")
+            got = f"{found.visibility}, connected to {found.repository}"
+            if found.visibility != "public":
+                readers = "sites" if name.rpartition("/")[2] == "global" else "auditors"
+                got += f": {readers} need the role Read"
+            yield Check(what, "ok", f"{got}; its rights: {page}")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from fedops.core.facts import Account
-from fedops.core.forge_settings import ForgeSettings, JobRights, Package, Rule, Unread, Workflows
-from fedops.core.settings import Sites
+from dataclasses import replace
 
-LENA, ALICE, EVE = Account("lena", 1), Account("alice-a", 1001), Account("eve", 7)
+from fedops.core.facts import Account
+from fedops.core.forge_settings import (
+    ForgeSettings,
+    ForkRuns,
+    JobRights,
+    Package,
+    Publisher,
+    Rule,
+    Unread,
+    Workflows,
+)
+from fedops.core.settings import Lead, Sites
+
+LENA, OTTO, ALICE, EVE = Account("lena", 1), Account("otto", 2), Account("alice-a", 1001), Account("eve", 7)
 SITES = Sites.model_validate(
     {
         "schema": "fedops.sites/v1",
@@ -14,6 +25,7 @@ SITES = Sites.model_validate(
         "sites": {"hospital-a": {"accounts": ({"login": "alice-a", "id": 1001},)}},
     }
 )
+TWO_LEADS = SITES.model_copy(update={"leads": (*SITES.leads, Lead(login="otto", id=2))})
 PAGE = "https://github.com/acme/heart/settings"
 NO = Unread("403, no rights")
 KEPT = tuple(Rule(kind, "ruleset 'main'", f"{PAGE}/rules/1") for kind in ("non_fast_forward", "deletion"))
@@ -38,3 +50,11 @@ WELL = ForgeSettings(
     first_runs="first_time_contributors",
     packages=(("heart/global", "https://github.com/p", Package("private", "acme/heart")),),
 )
+
+# Level 2 as the guide has it, and a private repository.
+STRICT = "ruleset 'strict'"
+PULLS = Rule("pull_request", STRICT, f"{PAGE}/rules/3", ("DeployKey",), approvals=1, dismisses=True)
+GREEN = Rule("required_status_checks", STRICT, f"{PAGE}/rules/3", ("DeployKey",), statuses=("build", "fedops/verdict"))
+PUBLISHER = Publisher(environment=True, refs=("refs/heads/main",), secret=True, keys=("fedops publish",))
+WELL_2 = replace(WELL, rules=(*KEPT, PULLS, GREEN), publisher=PUBLISHER, writers=(LENA, OTTO))
+PRIVATE = replace(WELL, private=True, may_fork=True, first_runs=NO, fork_runs=ForkRuns(True, False, False))

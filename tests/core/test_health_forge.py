@@ -9,8 +9,8 @@ import pytest
 
 from fedops.core.facts import Account
 from fedops.core.forge_settings import (
+    NO_PUSH,
     NOT_ASKED,
-    VERDICT,
     JobRights,
     Package,
     Rule,
@@ -21,7 +21,7 @@ from fedops.core.forge_settings import (
 )
 from fedops.core.health import Check
 from fedops.core.health_forge import check_forge
-from fedops.core.health_rules import BY_CONTENT, NO_MERGE, NO_PUSH
+from fedops.core.health_rules import BY_CONTENT, NO_MERGE
 from fedops.core.ids import SiteId
 from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, SITES, TAGS, WELL
 from tests.doctor_report import bad as not_well
@@ -98,6 +98,22 @@ def test_one_setting_that_is_not_as_it_should_be_is_the_one_line(
     assert bad(judged(**changes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "visibility", "said"),
+    [
+        ("heart/global", "private", "private, connected to acme/heart: sites need the role Read; its rights: p"),
+        ("global", "internal", "internal, connected to acme/heart: sites need the role Read; its rights: p"),
+        ("heart/archive", "private", "private, connected to acme/heart: auditors need the role Read; its rights: p"),
+        ("heart/global", "public", "public, connected to acme/heart; its rights: p"),
+    ],
+)
+def test_a_package_that_not_everybody_reads_is_well_and_says_who_needs_to(
+    name: str, visibility: str, said: str
+) -> None:
+    check = judged(packages=((name, "p", Package(visibility, "acme/heart")),))[f"package {name}"]
+    assert (check.state, check.got) == ("ok", said)
+
+
 def test_what_the_token_may_not_read_is_said_with_its_reason_and_page() -> None:
     checks = judged(
         merge_commits=None, rules=NO, protection=NO, tag_rules=NO, writers=NO, workflows=NO, job_rights=NO, first_runs=NO,
@@ -170,12 +186,10 @@ def test_a_rule_that_the_jobs_token_cannot_bypass_is_broken(kind: str) -> None:
     assert "level 1" in check.expected
 
 
-@pytest.mark.parametrize("who", ["DeployKey", "Integration"])
-def test_level_2_is_a_warning_until_the_publish_job_pushes_as_the_one_that_may(who: str) -> None:
-    check = judged(rules=rule("pull_request", bypass=("RepositoryRole", who)))["main: pull_request"]
-    assert (check.state, f"{who} may bypass it" in check.got) == ("warning", True)
-    assert "FEDOPS_DEPLOY_KEY" in check.next
-    assert ("let a deploy key bypass it too" in check.next) == (who == "Integration")
+def test_an_app_that_may_bypass_is_a_warning_for_the_workflows_push_with_a_deploy_key() -> None:
+    check = judged(rules=rule("pull_request", bypass=("RepositoryRole", "Integration")))["main: pull_request"]
+    assert (check.state, "Integration may bypass it" in check.got) == ("warning", True)
+    assert check.next == f"let a deploy key bypass it too, which the workflows push with: {PAGE}/rules/3"
 
 
 @pytest.mark.parametrize("who", ["RepositoryRole", "Team", "User", "OrganizationAdmin"])
@@ -221,69 +235,6 @@ def test_rules_that_stop_nothing_are_not_mentioned(kind: str) -> None:
 def test_tags_that_no_job_may_make_are_broken(bypass: Any, expected: str | None) -> None:
     checks = judged(tag_rules=(*TAGS, Rule("creation", "ruleset 'tags'", f"{PAGE}/rules/2", bypass)))
     assert bad(checks).get("tags global@*: creation") == expected
-
-
-# ---------------------------------------------------------------- level 2 itself
-
-STRICT = "ruleset 'strict'"
-PULLS = Rule("pull_request", STRICT, f"{PAGE}/rules/3", ("DeployKey",), approvals=1, dismisses=True)
-GREEN = Rule("required_status_checks", STRICT, f"{PAGE}/rules/3", ("DeployKey",), statuses=("build", VERDICT))
-LEVEL_2 = ["level 2: status", "level 2: approvals", "level 2: stale approvals"]
-
-
-def level_2(*rules: Rule, **changes: Any) -> dict[str, Check]:
-    checks = judged(**{"rules": (*KEPT, *rules)} | changes)
-    return {name: check for name, check in checks.items() if name.startswith("level 2")}
-
-
-def test_level_2_as_the_guide_has_it_stands() -> None:
-    checks = level_2(PULLS, GREEN)
-    assert (list(checks), bad(checks)) == (LEVEL_2, {})
-    assert [c.got for c in checks.values()] == ["fedops/verdict is required", "1 required", "dismissed by a push"]
-
-
-def test_where_no_rule_asks_for_pull_requests_or_checks_level_2_is_not_spoken_of() -> None:
-    assert level_2() == level_2(Rule("update", STRICT, f"{PAGE}/rules/3")) == {}
-
-
-@pytest.mark.parametrize(
-    ("rules", "missing"),
-    [
-        ((PULLS, replace(GREEN, statuses=("build",))), "status"),
-        ((PULLS, replace(GREEN, statuses=("fedops/verdict-2",))), "status"),
-        ((PULLS,), "status"),
-        ((replace(PULLS, approvals=0), GREEN), "approvals"),
-        ((replace(PULLS, dismisses=False), GREEN), "stale approvals"),
-    ],
-)
-def test_each_demand_of_level_2_that_no_rule_makes_is_a_warning_with_its_switch(
-    rules: tuple[Rule, ...], missing: str
-) -> None:
-    switches = {
-        "status": "Require status checks to pass, fedops/verdict",
-        "approvals": "Require a pull request before merging, Required approvals: 1",
-        "stale approvals": "Require a pull request before merging, "
-        "Dismiss stale pull request approvals when new commits are pushed",
-    }
-    checks = level_2(*rules)
-    assert bad(checks) == {f"level 2: {missing}": "warning"}
-    assert checks[f"level 2: {missing}"].next == f"{switches[missing]}: {PAGE}/rules/3"
-    hidden = level_2(*rules, protection=NO)
-    assert hidden[f"level 2: {missing}"].got == "cannot be checked: 403, no rights", "it may stand in what is hidden"
-    assert hidden[f"level 2: {missing}"].next == f"look there: {switches[missing]}: {PAGE}/rules/3"
-    assert bad(hidden) == bad(checks)
-
-
-def test_required_checks_alone_lack_what_a_pull_request_needs() -> None:
-    assert bad(level_2(GREEN)) == {"level 2: approvals": "warning", "level 2: stale approvals": "warning"}
-
-
-def test_rules_add_up_to_level_2_wherever_they_stand() -> None:
-    some = (replace(PULLS, dismisses=False, approvals=2), Rule("pull_request", STRICT, PAGE, dismisses=True))
-    old = Rule("required_status_checks", "branch protection", f"{PAGE}/branches", statuses=(VERDICT,))
-    checks = level_2(*some, protection=(old,))
-    assert (bad(checks), checks["level 2: approvals"].got) == ({}, "2 required")
-    assert bad(level_2(rules=NO, protection=(PULLS, GREEN))) == {}
 
 
 def test_what_was_not_asked_for_is_not_there_to_be_judged() -> None:

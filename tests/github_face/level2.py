@@ -40,7 +40,7 @@ fi
 
 
 APPROVALS, VERDICT = 1, "fedops/verdict"
-_RULES: tuple[dict[str, Any], ...] = (
+RULES: tuple[dict[str, Any], ...] = (
     {
         "type": "pull_request",
         "parameters": {
@@ -86,7 +86,7 @@ class Level2:
     def require_pull_request(self) -> None:
         """Set the ruleset on main, with the bypass for deploy keys, and keep to it from now on."""
         hub = self.server.hub
-        hub.settings.rulesets.append(main_ruleset(*_RULES, bypass=[("DeployKey", "always")]))
+        hub.settings.rulesets.append(main_ruleset(*RULES, bypass=[("DeployKey", "always")]))
         hook = hub.upstream.path / "hooks" / "update"  # runs for pushes, not for the server's own merges
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(_HOOK)

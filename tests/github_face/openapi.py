@@ -26,6 +26,7 @@ FORGOTTEN = {
     ("packages/get-package-for-organization", 404),
     ("packages/get-package-for-user", 404),
     ("actions/create-workflow-dispatch", 404),
+    ("repos/get-environment", 404),
 }
 # Ends of the way to a field that GitHub sends as null although the description does not say so: the reason of an open
 # issue, and the source of a pull request whose fork was deleted.

@@ -10,7 +10,7 @@ from tests.github_face import shapes
 from tests.github_face.hub import Hub, User
 from tests.github_face.openapi import github
 from tests.github_face.rest import Call, Handler, Refused, Result
-from tests.github_face.settings import Ruleset
+from tests.github_face.settings import Environment, Ruleset
 
 
 def _admin(call: Call) -> None:
@@ -108,6 +108,57 @@ def get_first_runs(call: Call) -> Result:
     return 200, {"approval_policy": call.hub.settings.first_runs}
 
 
+def get_fork_runs(call: Call) -> Result:
+    _admin(call)
+    return 200, call.hub.settings.fork_runs
+
+
+def get_environment(call: Call) -> Result:
+    _refuse(call, "/environments")
+    values = {"name": call.part[0], "deployment_branch_policy": _environment(call).policy}
+    return 200, github().filled("environment", values)
+
+
+def _environment(call: Call) -> Environment:
+    """For those who may read the repository."""
+    found = call.hub.settings.environments.get(unquote(call.part[0]))
+    if found is None:
+        raise Refused(404, "Not Found")
+    return found
+
+
+def list_branch_policies(call: Call) -> Result:
+    _refuse(call, "/deployment-branch-policies")
+    found = _environment(call).patterns
+    shown = [{"id": n, "node_id": "", "name": name, "type": kind} for n, (kind, name) in enumerate(found)]
+    return 200, {"total_count": len(shown), "branch_policies": shown}
+
+
+def list_environment_secrets(call: Call) -> Result:
+    call.writer()
+    return 200, _secrets(_environment(call).secrets)
+
+
+def list_secrets(call: Call) -> Result:
+    _refuse(call, "/actions/secrets")
+    call.writer()
+    return 200, _secrets(call.hub.settings.secrets)
+
+
+def _secrets(names: list[str]) -> dict[str, Any]:
+    shown = [github().filled("actions-secret", {"name": name}) for name in names]
+    return {"total_count": len(shown), "secrets": shown}
+
+
+def list_keys(call: Call) -> Result:
+    _admin(call)
+    found = enumerate(call.hub.settings.deploy_keys, 1)
+    return 200, [
+        github().filled("deploy-key", {"id": n, "title": one.title, "read_only": one.read_only, "enabled": one.enabled})
+        for n, one in found
+    ]
+
+
 def get_package(hub: Hub, user: User | None, path: str) -> Result:
     """A package of an account or an organization, for a token that may read packages: those of admins here."""
     _, kind, owner, _, _, name = path.split("/")
@@ -136,6 +187,12 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
         ("/actions/permissions/selected-actions", get_selected),
         ("/actions/permissions/workflow", get_job_rights),
         ("/actions/permissions/fork-pr-contributor-approval", get_first_runs),
+        ("/actions/permissions/fork-pr-workflows-private-repos", get_fork_runs),
+        ("/actions/secrets", list_secrets),
+        ("/environments/([^/]+)", get_environment),
+        ("/environments/([^/]+)/secrets", list_environment_secrets),
+        ("/environments/([^/]+)/deployment-branch-policies", list_branch_policies),
+        ("/keys", list_keys),
     )
 ]
 PACKAGE = re.compile(r"/(?:orgs|users)/[^/]+/packages/container/[^/]+\Z")

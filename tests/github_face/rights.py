@@ -20,8 +20,10 @@ SCOPES = {"actions", "contents", "issues", "packages", "pull-requests", "statuse
 # The right may also be that of the item whose number is in the path, or that a comment is on.
 ITEM = "item"
 FREE = ()  # the repository itself, who it has, and its rules: every token sees them
-# No job can have this right; of what needs it nothing is read here.
+# No job can have these rights; of what needs them nothing is read here.
 ADMINISTRATION = (("administration", "read"),)
+SECRETS = (("secrets", "read"),)
+ENVIRONMENTS = (("environments", "read"),)
 
 _NEEDED: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("FETCH", "", (("contents", "read"),)),
@@ -34,6 +36,10 @@ _NEEDED: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("GET", r"/branches/[^/]+/protection", ADMINISTRATION),
     ("GET", r"/branches/[^/]+", (("contents", "read"),)),
     ("GET", r"/actions/permissions.*", ADMINISTRATION),
+    ("GET", "/actions/secrets", SECRETS),
+    ("GET", r"/environments/[^/]+(/deployment-branch-policies)?", (("actions", "read"),)),
+    ("GET", r"/environments/[^/]+/secrets", ENVIRONMENTS),
+    ("GET", "/keys", ADMINISTRATION),
     ("POST", r"/actions/workflows/[^/]+/dispatches", (("actions", "write"),)),
     ("GET", "/git/ref/.+", (("contents", "read"),)),
     ("GET", r"/releases/tags/.+", (("contents", "read"),)),

@@ -33,7 +33,10 @@ def repo(hub: Hub, one: Repo, who: User | None, schema: str = "full-repository")
         "default_branch": hub.settings.default_branch,
         "archived": hub.settings.archived,
         "has_issues": hub.settings.has_issues,
+        "private": hub.settings.private,
     }
+    if hub.settings.allow_forking is not None and schema == "full-repository":
+        values["allow_forking"] = hub.settings.allow_forking
     if write and schema == "full-repository":
         values |= hub.settings.merges
     if who is not None and who.kind == "User":

@@ -52,6 +52,12 @@ OPERATIONS = {
     f"{REPO}/actions/permissions/workflow": ["get"],
     f"{REPO}/actions/permissions/selected-actions": ["get"],
     f"{REPO}/actions/permissions/fork-pr-contributor-approval": ["get"],
+    f"{REPO}/actions/permissions/fork-pr-workflows-private-repos": ["get"],
+    f"{REPO}/actions/secrets": ["get"],
+    f"{REPO}/environments/{{environment_name}}": ["get"],
+    f"{REPO}/environments/{{environment_name}}/secrets": ["get"],
+    f"{REPO}/environments/{{environment_name}}/deployment-branch-policies": ["get"],
+    f"{REPO}/keys": ["get"],
     "/orgs/{org}/packages/{package_type}/{package_name}": ["get"],
     "/users/{username}/packages/{package_type}/{package_name}": ["get"],
 }
