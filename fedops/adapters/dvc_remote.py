@@ -1,7 +1,7 @@
 """Teaches DVC the stores' addresses, in this process: it has no plug-ins for remotes, so three of its parts are extended.
 
 These are the table of filesystems; the schema of remotes, wrapped rather than edited, since DVC copies it when it is
-imported; and `DataCloud.get_remote`, since only there is known which clone a relative folder starts from.
+imported; `DataCloud.get_remote`, since only there is known which clone a relative folder starts from; and `Repo.find_root`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def register(stores: Stores) -> None:
     try:
         extend_schema(importlib.import_module("dvc.config_schema"), stores)
         extend_cloud(importlib.import_module("dvc.data_cloud"))
+        extend_repository(importlib.import_module("dvc.repo"))
         extend_plots(importlib.import_module("dvc.render.converter.vega"))
         if (config := sys.modules.get("dvc.config")) is not None:
             config.get_compiled_schema.memory.clear()  # compiled before it was extended
@@ -122,6 +123,31 @@ def extend_cloud(cloud: Any) -> None:
 
     get_remote.fedops = True  # type: ignore[attr-defined]  # marks that it is done
     cloud.DataCloud.get_remote = get_remote
+
+
+def extend_repository(repository: Any) -> None:
+    """Extend `dvc.repo`, which is `repository`: a bare git repository belongs to no project in a folder above it.
+
+    DVC would take that project for the one whose URL it was given.
+    """
+    plain = repository.Repo.find_root.__func__
+    if getattr(plain, "fedops", False):
+        return
+
+    @functools.wraps(plain)
+    def find_root(cls: Any, root: Any = None, fs: Any = None) -> Any:
+        from dvc.exceptions import NotDvcRepoError
+        from dvc.fs import LocalFileSystem
+
+        from fedops.adapters.git_setup import is_bare
+
+        here = fs is None or isinstance(fs, LocalFileSystem)  # else it is a commit's tree
+        if root is not None and here and is_bare(Path(root)):
+            raise NotDvcRepoError(f"{root}: a bare git repository")
+        return plain(cls, root, fs)
+
+    find_root.fedops = True  # type: ignore[attr-defined]  # marks that it is done
+    repository.Repo.find_root = classmethod(find_root)
 
 
 def _settle(remote: Any, repo: Any) -> None:

@@ -62,6 +62,12 @@ def _cloud(module: ModuleType) -> None:
     extend_cloud(module)
 
 
+def _repository(module: ModuleType) -> None:
+    from fedops.adapters.dvc_remote import extend_repository
+
+    extend_repository(module)
+
+
 def _plots(module: ModuleType) -> None:
     from fedops.adapters.dvc_plots import extend_plots
 
@@ -71,5 +77,6 @@ def _plots(module: ModuleType) -> None:
 _EXTENSIONS: dict[str, Callable[[ModuleType], None]] = {
     "dvc.config_schema": _schema,
     "dvc.data_cloud": _cloud,
+    "dvc.repo": _repository,
     "dvc.render.converter.vega": _plots,
 }

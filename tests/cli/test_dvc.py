@@ -231,7 +231,7 @@ def test_the_modules_of_dvc_are_extended_when_they_are_loaded(finder: dvc_hook._
 
 def test_no_other_module_is_touched(finder: dvc_hook._Finder) -> None:
     assert finder.find_spec("json", None) is None
-    assert finder.find_spec("dvc.repo", dvc.__path__) is None
+    assert finder.find_spec("dvc.stage", dvc.__path__) is None
     assert finder.find_spec("dvc.config_schema", []) is None
 
 

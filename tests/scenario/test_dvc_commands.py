@@ -112,6 +112,18 @@ def test_a_model_is_had_by_its_address_and_tag_from_anywhere(place: Place) -> No
     assert sorted(p.name for p in outside.iterdir()) == ["three", "two"]
 
 
+def test_a_project_above_a_bare_origin_is_not_taken_for_it(place: Place) -> None:
+    """As in a copy of a source repository that is a DVC project itself, with the demo's folder in it."""
+    outer = place.folder / "outer"
+    (outer / ".dvc").mkdir(parents=True)
+    (outer / ".dvc" / "config").write_text("['remote \"global\"']\n    url = ocidir://nowhere/global\n")
+    subprocess.run(["git", "init", "-q", str(outer)], check=True)
+    origin = outer / "origin.git"
+    shutil.copytree(place.origin, origin, symlinks=True)
+    place.dvc("get", str(origin), GLOBAL, "--rev", "global@v2.0.0", "-o", "two", cwd=outer)
+    assert place.sha256(outer / "two") == place.record(2)["model"]["sha256"]
+
+
 def test_metrics_and_plots_compare_two_versions(place: Place) -> None:
     done = place.dvc("metrics", "diff", "global@v1.0.0", "global@v4.0.0", "--json")
     loss = json.loads(done.stdout)["global/metrics.json"]["loss"]
