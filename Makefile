@@ -12,7 +12,9 @@ all: check test
 
 install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo '$(PYTHON): not there, or older than Python 3.11 -> make $(MAKECMDGOALS) PYTHON=python3.11' >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $(STAMP)
 

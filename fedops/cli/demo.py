@@ -142,7 +142,8 @@ def demo_command(folder: Path, versions: int, replace: bool, workflows: str | No
     result = summary(stage, play(stage, versions), data)
     (folder / "summary.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
     ok = result["verified"]["ok"] == result["verified"]["versions"]
-    emit(fmt, document("demo", ok=ok, changed=True, **result), demo_text(result, _shown(folder)))
+    path = "" if shutil.which("fedops") else str(Path(sys.executable).parent)
+    emit(fmt, document("demo", ok=ok, changed=True, **result), demo_text(result, _shown(folder), path))
     if not ok:
         raise click.exceptions.Exit(NO)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,12 +26,13 @@ PLACES = (
 )
 
 
-def demo_text(result: Mapping[str, Any], folder: str) -> str:
+def demo_text(result: Mapping[str, Any], folder: str, path: str = "") -> str:
     """The whole result for a terminal of 100 columns.
 
     Args:
         result: as in summary.json.
         folder: where the demo lies, as a person types it.
+        path: the folder of the command `fedops`, if a shell does not find it.
     """
     versions: Sequence[Mapping[str, Any]] = result["versions"]
     return "\n".join(
@@ -54,6 +56,7 @@ def demo_text(result: Mapping[str, Any], folder: str) -> str:
             "try",
             *indented(
                 [
+                    *([f"export PATH={shlex.quote(path)}:$PATH"] if path else []),
                     f"cd {folder}/auditor",
                     "fedops log",
                     f"fedops show v{shown_version(versions)}",

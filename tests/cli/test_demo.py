@@ -24,7 +24,9 @@ from fedops.app.demo_stage import Ran, Stage
 from fedops.app.demo_trouble import APPROVER, LATE, LEADS
 from fedops.cli import demo as command
 from fedops.core.errors import ConfigError, FedopsError
+from fedops.render.demo import demo_text
 from tests.cli_world import in_process
+from tests.render.goldens_run import demo_result
 from tests.scenario.test_dvc_commands import GLOBAL, Place
 
 
@@ -136,8 +138,6 @@ def assert_dvc_reads_it(folder: Path) -> None:
 
 
 def assert_commands_of_the_text_work(folder: Path) -> None:
-    from fedops.render.demo import demo_text
-
     lines = demo_text(json.loads((folder / "summary.json").read_text()), "demo").splitlines()
     commands = [line.strip() for line in lines[lines.index("try") + 1 :]]
     assert commands[0] == "cd demo/auditor"
@@ -146,6 +146,12 @@ def assert_commands_of_the_text_work(folder: Path) -> None:
         if words[0] == "fedops":
             ran = in_process(folder / "auditor", *words[1:])
             assert (ran.code, bool(ran.out)) == (0, True), line
+
+
+def test_a_command_that_no_shell_finds_is_told_with_its_folder() -> None:
+    lines = demo_text(demo_result(), "demo", "/my envs/bin").splitlines()
+    start = lines.index("try")
+    assert lines[start + 1 : start + 3] == ["  export PATH='/my envs/bin':$PATH", "  cd demo/auditor"]
 
 
 # ---------------------------------------------------------------- what stands in the way
