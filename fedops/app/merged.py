@@ -17,7 +17,7 @@ from fedops.core.ids import BlobId, CommitId, Digest, SiteId, record_path, updat
 from fedops.core.plan import is_merge_message
 from fedops.core.policy import is_impossible
 from fedops.core.records import Record, render_pointer, update_pointer
-from fedops.core.validate_change import MAX_FINDINGS, validate_signature
+from fedops.core.validate_change import MAX_FINDINGS, foreign_files, validate_signature
 from fedops.core.validate_record import within_policy
 from fedops.ports import Repository
 
@@ -33,6 +33,7 @@ class MergedState:
             by hand, or before the policy changed.
         faults: one finding for each record that can never count.
         by_hand: a warning for each of the submissions that CI's merge did not bring.
+        foreign: a warning for each file that is none of fedops's.
     """
 
     records: Mapping[SiteId, Record]
@@ -40,6 +41,7 @@ class MergedState:
     refused: tuple[Excluded, ...]
     faults: tuple[Finding, ...]
     by_hand: tuple[Finding, ...]
+    foreign: tuple[Finding, ...] = ()
 
     def fit(self) -> tuple[Submission, ...]:
         """The submissions that the submission policy allows."""
@@ -103,7 +105,9 @@ def merged_state(repository: Repository, main: Snapshot, *, history: History | N
         for fault in islice(chain(faults_of, _refusals(main, s, records[s.site], history)), 1)
     )
     by_hand = tuple(_by_hand(site, merge) for site, merge in sorted(merges.items()) if not _is_by_ci(site, merge))
-    return MergedState(records, submissions, refused, tuple(faults), by_hand)
+    strangers = foreign_files(main.files, main.federation.extension)
+    foreign = tuple(finding("foreign_file", path) for path in strangers[:MAX_FINDINGS])
+    return MergedState(records, submissions, refused, tuple(faults), by_hand, foreign)
 
 
 def _unreadable(site: SiteId, got: object, expected: object) -> Finding:
@@ -166,8 +170,10 @@ def find_merges(repository: Repository, until: CommitId, wanted: Mapping[SiteId,
 
 
 def merge_warnings(merged: MergedState, now: dt.datetime) -> tuple[Finding, ...]:
-    """A warning for each unused submission that CI did not merge, and for each whose merge has an impossible date."""
-    return merged.by_hand + tuple(
+    """A warning for each unused submission that CI did not merge or whose merge has an impossible date, and for each
+    file that is none of fedops's.
+    """
+    return (*merged.foreign, *merged.by_hand) + tuple(
         finding("merge_in_future", record_path(s.site), got=time_text(s.merged_at), detail={"site": s.site})
         for s in merged.submissions
         if is_impossible(s.merged_at, now)

@@ -46,6 +46,7 @@ Slug = Literal[
     "site_mismatch",
     "site_suspended",
     "signature_invalid",
+    "key_missing",
     "path_not_allowed",
     "symlink_refused",
     "submodule_refused",
@@ -86,6 +87,7 @@ Slug = Literal[
     "update_kept",
     "merge_in_future",
     "merged_by_hand",
+    "foreign_file",
     "credential_scope",
     "auth_failed",
     "rate_limited",
@@ -311,7 +313,8 @@ CATALOGUE: dict[Slug, Rule] = {
     "site_mismatch": _R(
         "FO-233",
         "the account, the folder and the record do not name the same site",
-        "hand in from the account and folder of your own site",
+        "hand in from the account and folder of your own site; without a forge account the key says whose commit it is: "
+        "`fedops join SITE --generate-key` prints the line for the lead, `fedops doctor` compares key and roster",
         "Who may write where is read from the roster and the pull request, never from a file inside it.",
     ),
     "site_suspended": _R(
@@ -325,6 +328,13 @@ CATALOGUE: dict[Slug, Rule] = {
         "the commit does not carry a valid signature of a key of the site",
         "submit with the key whose public half is in policies/sites.yaml: `fedops join --key PATH`",
         "On a plain git server anybody can write any author name; the signature is the identity.",
+    ),
+    "key_missing": _R(
+        "FO-236",
+        "the site has no key, and this federation takes signed updates alone",
+        "the site runs `fedops join SITE --generate-key` and sends the line that it prints; a lead runs that",
+        "Without a public key in policies/sites.yaml the site can join and train, but nothing that it hands in is taken.",
+        "warning",
     ),
     "path_not_allowed": _R(
         "FO-240",
@@ -573,6 +583,13 @@ CATALOGUE: dict[Slug, Rule] = {
         "a submission came to main by a commit that is not CI's merge of it",
         "let CI merge: `fedops review` approves, `fedops ci reconcile` merges; if a lead merged it on purpose, nothing",
         "CI's merge names in its trailers the site, the author's account, the head that was judged and the policies. A commit without them says nothing of who handed in what, and of a check before the merge. The submission counts like any other: its record is the authority, and it is judged again before a version uses it.",
+        "warning",
+    ),
+    "foreign_file": _R(
+        "FO-421",
+        "a file below sites/ on main is none that fedops writes there",
+        "if it holds data of patients or customers, tell whoever answers for them first; then a lead removes it (`git rm`, a commit on main): it stays in the history, and in every clone",
+        "A site's folder holds its record and its pointer. Whoever may push to main can put anything beside them with git itself, such as by `git add -A`; fedops neither reads nor uses it.",
         "warning",
     ),
     "credential_scope": _R(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fedops.core.catalogue import Slug
 from fedops.core.facts import Account, Change, Commit
@@ -12,6 +12,7 @@ from fedops.core.findings import Finding, finding
 from fedops.core.ids import (
     SITES_GUIDE_PATH,
     SITES_PATH,
+    RepoPath,
     SiteId,
     record_path,
     site_folder,
@@ -93,6 +94,12 @@ def _known_files(site: str | None, extension: str) -> tuple[str, ...]:
     return (record_path(SiteId(site)), update_path(SiteId(site), extension))
 
 
+def foreign_files(paths: Iterable[RepoPath], extension: str) -> tuple[RepoPath, ...]:
+    """The files below sites/ that fedops does not write there, ascending."""
+    below = (path for path in paths if path.startswith("sites/") and path != SITES_GUIDE_PATH)
+    return tuple(sorted(path for path in below if path not in _known_files(site_of_path(path), extension)))
+
+
 def _folder_faults(
     folder: str, author: Account, owned: SiteId | None, sites: Sites, *, is_target: bool
 ) -> Iterator[Finding]:
@@ -109,13 +116,20 @@ def _folder_faults(
         yield finding("site_suspended", where, detail={"site": folder})
     # A foreign folder beside one's own is told path by path; alone, the account is the point.
     if is_target and owned != folder and (fault is None and (owned is not None or folder in sites.sites)):
-        yield finding(
-            "site_mismatch",
-            where,
-            got=owned if owned is not None else "an account of no site",
-            expected=folder,
-            detail={"author": author.login, "id": author.id},
-        )
+        yield _mismatch(where, folder, author, owned)
+
+
+def _mismatch(where: str, folder: str, author: Account, owned: SiteId | None) -> Finding:
+    if owned is None and author.id < 0:  # a forge without accounts found nobody by the signature
+        got, detail = "unsigned, or signed by a key that is not on the roster", {"author": author.login}
+        return finding("site_mismatch", where, got=got, expected=f"a key of {folder} in {SITES_PATH}", detail=detail)
+    return finding(
+        "site_mismatch",
+        where,
+        got=owned if owned is not None else "an account of no site",
+        expected=folder,
+        detail={"author": author.login, "id": author.id},
+    )
 
 
 def _path_faults(change: Change, known: tuple[str, ...]) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,19 @@ from fedops.app.pull import pull
 from fedops.app.snapshot import main_snapshot
 from fedops.app.status import status
 from fedops.app.submit import Submitted, submit
+from fedops.app.train import train
 from fedops.app.work import Trained, Work, write_document
 from fedops.core.errors import ForgeError
 from fedops.core.facts import Account, Aggregate, RefUpdate, Stop, Wait
 from fedops.core.findings import finding
 from fedops.core.ids import RepoPath, SiteId, record_path
 from fedops.core.signals import SIGNAL_LABELS, reason_marker, signal_marker
-from fedops.core.status import Heartbeat, LocalWork, SiteLine, StatusReport
+from fedops.core.status import Blocked, Heartbeat, LocalWork, SiteLine, StatusReport
 from fedops.render.status import status_text
 from tests.core.samples import version
 from tests.fakes_forge import FakeForge
 from tests.fakes_repository import FakeRepository
+from tests.site_loop_world import Code
 from tests.site_world import START, World, git_world, memory_world, moved
 
 A = SiteId("hospital-a")
@@ -307,6 +310,12 @@ def test_a_push_by_hand_that_moves_main_is_seen(world: World) -> None:
     assert world.repositories[A].resolve("main") == commit
 
 
+def test_data_that_somebody_pushed_with_git_is_named(world: World) -> None:
+    world.change({"sites/hospital-a/patients.csv": b"name,age\n", "sites/README.md": b"x\n"})
+    (found,) = (f for f in look(world).faults if f.slug == "foreign_file")
+    assert (found.where, found.severity) == ("sites/hospital-a/patients.csv", "warning")
+
+
 # ---------------------------------------------------------------- heartbeats
 
 
@@ -543,3 +552,55 @@ def test_a_tag_is_right_although_somebody_touched_the_record_afterwards(world: W
     record = main_snapshot(world.repositories["lena"]).bytes_of(RepoPath("global/version.json"))
     world.change({"global/version.json": record.replace(b'"trigger": "quorum"', b'"trigger": "max_wait"')})
     assert look(world).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ("strategy: {name: median}", "policies/aggregation.yaml: strategy 'median' -> one of fedavg"),
+        (
+            "strategy: {name: fedavg, beta: 1}",
+            "policies/aggregation.yaml: strategy fedavg: parameters ['beta'] -> none",
+        ),
+        (
+            "privacy: {clip_norm: 1.0, noise_multiplier: 1.0}",
+            "policies/aggregation.yaml: privacy: not available in this version -> null",
+        ),
+    ],
+)
+def test_a_policy_that_is_not_computed_here_is_why_no_version_comes(rules: str, says: str, world: World) -> None:
+    policy(world, aggregation=f"trigger: {{quorum: 1}}\n{rules}")
+    world.merge(hand_in(world))
+    report = look(world)
+    assert report.decision == Blocked((finding("policy_invalid", "policies/aggregation.yaml", got=says),))
+    assert [fault.slug for fault in report.faults if fault.slug == "policy_invalid"] == ["policy_invalid"]
+    page = status_text(report, world.clock.now())
+    assert f"stopped: {says}; CI makes no version until a lead has put that right" in page
+    assert "due:" not in page
+    policy(world, aggregation="trigger: {quorum: 1}")
+    assert isinstance(look(world).decision, Aggregate)
+
+
+def test_which_training_would_be_handed_in_is_told(world: World) -> None:
+    pull(world.ctx(A), world.root(A))
+    train(world.ctx(A), world.root(A), Code(), site=A)
+    ended = world.clock.now()
+    report = look(world)
+    sha256 = hashlib.sha256(Work(world.root(A)).update(0).read_bytes()).hexdigest()
+    assert report.work == LocalWork(0, 0, sha256, ended.replace(microsecond=0))
+    assert report.next_command == "fedops submit"
+    page = status_text(report, ended + dt.timedelta(hours=3))
+    assert f"trained on v0 (3 hours ago, {sha256[:12]})" in page
+
+
+def test_a_training_that_was_broken_off_leaves_the_earlier_one_as_it_was(world: World) -> None:
+    class Stopped(Code):
+        def run(self, job: Any) -> None:
+            raise KeyboardInterrupt
+
+    pull(world.ctx(A), world.root(A))
+    train(world.ctx(A), world.root(A), Code(), site=A)
+    before = look(world).work
+    with pytest.raises(KeyboardInterrupt):
+        train(world.ctx(A), world.root(A), Stopped(), site=A, again=True)
+    assert look(world).work == before

@@ -12,7 +12,7 @@ from fedops.core.findings import Finding
 from fedops.core.ids import BlobId, CommitId, RepoPath, SiteId
 from fedops.core.settings import Sites, SubmissionPolicy
 from fedops.core.validate import is_submission, validate_change, validate_commit, validate_signature
-from fedops.core.validate_change import is_for_people
+from fedops.core.validate_change import foreign_files, is_for_people
 
 KEY_A, KEY_B = "ssh-ed25519 AAAA alice", "ssh-ed25519 BBBB bo"
 SITES = validate(
@@ -299,3 +299,23 @@ def test_a_signature_of_the_site_is_asked_for_by_policy_and_for_branches_of_the_
 
 def test_a_fork_need_not_sign_unless_the_policy_says_so() -> None:
     assert signed(None, required=False, same_repository=False) == ()
+
+
+def test_files_that_fedops_does_not_write_are_found_below_sites_alone() -> None:
+    ours = [
+        "sites/README.md",
+        "sites/hospital-a/submission.json",
+        "sites/hospital-a/update.safetensors.dvc",
+        "global/version.json",
+        "patients.csv",
+        "sitesx/a.csv",
+    ]
+    others = [
+        "sites/.gitkeep",
+        "sites/hospital-a/patients.csv",
+        "sites/hospital-a/update.npz.dvc",
+        "sites/hospital-a/x/submission.json",
+        "sites/hospital-b/update.safetensors",
+        "sites/readme.md",
+    ]
+    assert foreign_files([RepoPath(p) for p in reversed(ours + others)], "safetensors") == tuple(others)
