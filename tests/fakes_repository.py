@@ -131,7 +131,9 @@ class FakeRepository:
         return data
 
     def changes(self, base: CommitId, head: CommitId) -> Sequence[Change]:
-        return _changes(self._commit(self._merge_base(base, head)).tree, self._commit(head).tree)
+        after = self._commit(head).tree
+        found = {c.path: c for old in self._merge_bases(base, head) for c in _changes(self._commit(old).tree, after)}
+        return tuple(found[path] for path in sorted(found))
 
     def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
         current: CommitId | None = until
@@ -203,6 +205,7 @@ class FakeRepository:
         message: str = "planted",
         *,
         at: dt.datetime,
+        key: Path | None = None,
     ) -> CommitId:
         """Write a commit of exactly these entries, path -> (mode, bytes), as no honest fedops would.
 
@@ -212,7 +215,7 @@ class FakeRepository:
             path: (mode, data.decode() if mode == "160000" else self._store("blob", data, data))
             for path, (mode, data) in entries.items()
         }
-        return self._write(parents, tree, message, at, None)
+        return self._write(parents, tree, message, at, self._public(key))
 
     def write_tag(self, name: str, commit: CommitId, message: str) -> str:
         return self._store("tag", self._raw_tag(name, commit, message), StoredTag(commit, message))
@@ -303,13 +306,16 @@ class FakeRepository:
                 waiting.extend(self._commit(current).facts.parents)
         return seen
 
-    def _merge_base(self, base: CommitId, head: CommitId) -> CommitId:
+    def _merge_bases(self, base: CommitId, head: CommitId) -> list[CommitId]:
         common = self._ancestors(base) & self._ancestors(head)
         if not common:
             raise GitError(f"fake: {base} and {head} have no common ancestor", slug="lineage_broken")
         # A best one is no ancestor of another common ancestor.
         lesser = {parent for name in common for parent in self._commit(name).facts.parents}
-        return max(common - lesser, key=lambda name: (self._commit(name).facts.committed_at, name))
+        best = sorted(common - lesser)
+        if len(best) > 8:
+            raise GitError(f"fake: {len(best)} merge bases", slug="lineage_broken")
+        return best
 
 
 def _changes(old: Tree, new: Tree) -> tuple[Change, ...]:

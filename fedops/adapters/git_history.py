@@ -9,18 +9,17 @@ from fedops.adapters.git_objects import ObjectReader, object_id, parse_changes
 from fedops.adapters.git_process import GitProcess
 from fedops.core.errors import GitError
 from fedops.core.facts import Change, Touched
-from fedops.core.ids import CommitId, is_hex
+from fedops.core.ids import CommitId, RepoPath, is_hex
 
 _log = logging.getLogger(__name__)
 # NOTE: a commit-graph is a second copy of history and of what each commit changes; only the objects are believed.
 _NO_COPY = ("-c", "core.commitGraph=false")
 # Whoever looks for what came lately stops in the first part; who reads all of it pays three processes more.
 _CHUNKS = (64, 1024)
+_BASES = 8  # merge bases that a person's merges may leave
 # A submodule can ask in .gitmodules that its changes be ignored.
-_OPTIONS = (
-    *("--stdin", "-r", "-z", "--raw", "--root", "--always", "--diff-merges=first-parent"),
-    *("--no-renames", "--no-abbrev", "--ignore-submodules=none", "--no-ext-diff"),
-)
+_TWO = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", "--no-ext-diff")
+_OPTIONS = ("--stdin", "--root", "--always", "--diff-merges=first-parent", *_TWO)
 
 
 def touched(git: GitProcess, objects: ObjectReader, until: CommitId, under: Sequence[str]) -> Iterator[Touched]:
@@ -50,6 +49,33 @@ def touched(git: GitProcess, objects: ObjectReader, until: CommitId, under: Sequ
         yield from _with_changes(git, objects, names, under)
         if error is not None:
             raise error
+
+
+def changes(git: GitProcess, objects: ObjectReader, base: CommitId, head: CommitId) -> tuple[Change, ...]:
+    """What head changes since any of its merge bases with `base`, each path once.
+
+    Raises:
+        GitError: lineage_broken, if there is no merge base, or there are very many.
+    """
+    found = git.run("merge-base", "--all", object_id(base), object_id(head))
+    if found.code not in (0, 1):
+        raise objects.explain("git merge-base", found, [base, head])
+    bases = found.out.decode("ascii").split()
+    if not bases:
+        raise GitError(f"git: {head} has no ancestor in common with {base}", slug="lineage_broken")
+    if len(bases) > _BASES:
+        raise GitError(
+            f"git: {head} has {len(bases)} merge bases with {base} -> at most {_BASES}",
+            hint="rebase it on main",
+            slug="lineage_broken",
+        )
+    changed: dict[RepoPath, Change] = {}
+    for since in bases:
+        output = git.run("diff-tree", *_TWO, since, head, "--")
+        if output.code != 0:
+            raise objects.explain("git diff-tree", output, [since, head])
+        changed |= {change.path: change for change in parse_changes(output.out)}
+    return tuple(changed[path] for path in sorted(changed))
 
 
 def merged_into(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -45,14 +46,13 @@ _OPTIONS = (
 )
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")  # up to the last `@`: a password may hold one
 _SHOWN = 300  # characters of git's own words in a message
-# What git and ssh say, in English as LC_ALL=C makes them, where the account is refused or unknown. GitHub answers "not
-# found" for what an account may not see. It only chooses between two exit codes; all else is "temporary".
-_NO_ACCESS = re.compile(
-    r"Authentication failed for|could not read (Username|Password) for|Permission denied \(publickey"
-    r"|requested URL returned error: 40[13]|Repository not found|^fatal: repository '.*' not found",
-    re.MULTILINE,
+# Lines of git that name no cause; what ssh or the server said stands above them.
+_EMPTY_WORDS = ("fatal: Could not read from remote repository", "fatal: the remote end hung up unexpectedly")
+_NO_CAUSE = re.compile(
+    r"Warning: |Cloning into |[@\s]*\Z|(remote:\s*)?[=\s]*\Z|Please make sure|and the repository exists"
 )
-
+FOREIGN_OWNER = "foreign_owner"  # slug: git does not use the repository of another user
+_OWNER = re.compile(r"detected dubious ownership in repository at '([^'\n]+)'")
 
 # The system's own words, in English too.
 _MAY_PASS = re.compile(
@@ -123,15 +123,20 @@ class GitProcess:
         return [str(self._git.GIT_PYTHON_GIT_EXECUTABLE), *self._where, *_OPTIONS, *args]
 
 
-def access_cause(output: Output) -> Cause:
-    """Why a remote could not be read or written: "auth" if it refuses the account, else "temporary"."""
-    return "auth" if _NO_ACCESS.search(output.err) else "temporary"
+def of_another_user(output: Output) -> bool:
+    """True if git refuses a repository because another user owns it, so that it says nothing of what it is."""
+    return _OWNER.search(output.err) is not None
 
 
 def words(err: str) -> str:
     """What git said, in one line for a person: no credentials, no control characters, not long."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error:"))] or lines[-1:]
+    told = [line for line in lines if line.lower().startswith(("fatal:", "error:", "remote: error:"))] or lines[-1:]
+    named = [line for line in told if not line.startswith(_EMPTY_WORDS)]
+    if told and not named:
+        above = lines[: lines.index(told[0])]
+        named = [line for line in above if not _NO_CAUSE.match(line)][-1:]
+    told = named or told
     return printable(_CREDENTIALS.sub("", "; ".join(told))[:_SHOWN])
 
 
@@ -147,6 +152,11 @@ def failure(
     said = words(output.err)
     if cause == "permanent" and (output.code < 0 or _MAY_PASS.search(output.err)):
         cause = "temporary"
+    foreign = _OWNER.search(output.err)
+    if foreign is not None:
+        # NOTE: made here of the path alone; git's own line comes from the other machine where ssh is between.
+        hint, cause = f"git config --global --add safe.directory {shlex.quote(printable(foreign[1]))}", "permanent"
+        slug = FOREIGN_OWNER
     return GitError(
         f"{what}: exit code {output.code}" + (f", {said}" if said else ""), hint=hint, slug=slug, cause=cause
     )

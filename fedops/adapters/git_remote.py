@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from fedops.adapters.git_access import no_access
 from fedops.adapters.git_locks import git_folder, locks, remove_stale_locks
 from fedops.adapters.git_objects import object_id
-from fedops.adapters.git_process import GitProcess, Output, access_cause, failure
+from fedops.adapters.git_process import GitProcess, Output, failure
 from fedops.adapters.git_refusals import refusal, refusals
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import RefUpdate
@@ -57,7 +58,8 @@ class Remote:
             pulls: whose refs/pull/N/head are brought; None: of all. A forge keeps those of every year.
 
         Raises:
-            GitError: auth, where the remote refuses the account; temporary, where it cannot be read. Nothing moved then.
+            GitError: auth, where the remote refuses the account; permanent, where its address or the host's key is
+                wrong; temporary, where it cannot be read. Nothing moved then.
         """
         try:
             self._fetch_all(pulls)
@@ -104,14 +106,15 @@ class Remote:
         return {ref: name for ref, name in _listed(output).items() if ref in names}
 
     def _unreadable(self, what: str, output: Output) -> GitError:
-        if access_cause(output) == "auth":
-            hint = "the address is wrong, or the account may not read it: log in, or set GITHUB_TOKEN"
-            return failure(f"{self._name}: {what}", output, hint=hint, slug="auth_failed", cause="auth")
+        url, start = self.url() or self._name, Path(self._git.directory or ".")
+        return no_access(f"{self._name}: {what}", output, url, start=start, temporary=self._when_held)
+
+    def _when_held(self) -> str:
+        """What to do where reading may work later: whose lock is in the way, or the connection."""
         held = next((str(lock) for folder in self._folders() for lock in locks(folder)), None)
-        hint = "check the connection, then repeat"
-        if held is not None:
-            hint = f"{held}: another git is at work, or was killed; repeat, after ten minutes it is removed"
-        return failure(f"{self._name}: {what}", output, hint=hint, cause="temporary")
+        if held is None:
+            return "check the connection, then repeat; `fedops status --no-fetch` looks at this clone as it is"
+        return f"{held}: another git is at work, or was killed; repeat, after ten minutes it is removed"
 
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         """Move all refs or none, each only from its `old`; True also where all of them are at `new` already.

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from fedops.adapters.git_history import merged_into, touched
-from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id, parse_changes
-from fedops.adapters.git_process import GitProcess, access_cause, failure
+from fedops.adapters.git_access import no_access
+from fedops.adapters.git_history import changes, merged_into, touched
+from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, object_id
+from fedops.adapters.git_process import GitProcess, failure, of_another_user
 from fedops.adapters.git_refs import commit_of_ref, refs_below, version_tags
 from fedops.adapters.git_remote import Remote
 from fedops.adapters.git_send import send_branch
@@ -73,16 +74,14 @@ class GitRepository:
         """Clone url into a new folder, fetch what a federation needs, and check out main if there is one.
 
         Raises:
-            GitError: permanent (the folder is not empty), auth (the remote refuses the account), temporary.
+            GitError: permanent (the folder is not empty, the address wrong), auth (the remote refuses the account), temporary.
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise GitError(f"{path}: is not an empty folder", hint="name a new folder")
         options = ("--quiet", "--no-checkout", "--no-tags", "--template=", f"--origin={remote}")
         output = GitProcess(None, env).run("clone", *options, "--", url, str(path.absolute()))
         if output.code != 0:
-            cause = access_cause(output)
-            slug = "auth_failed" if cause == "auth" else None
-            raise failure("git clone", output, hint="check the address and the connection", slug=slug, cause=cause)
+            raise no_access("git clone", output, url, start=Path.cwd())
         repository = cls(path, main=main, remote=remote, env=env, author=author)
         repository.fetch()
         if repository.resolve(main) is not None:
@@ -96,11 +95,17 @@ class GitRepository:
         main: str = "main",
         *,
         bare: bool = False,
+        shared: bool = False,
         env: Mapping[str, str] | None = None,
         author: tuple[str, str] | None = None,
     ) -> Self:
-        """Make a new, empty repository; one that is there already stays as it is."""
-        options = ("--quiet", "--template=", f"--initial-branch={main}", *(["--bare"] if bare else []))
+        """Make a new, empty repository; one that is there already stays as it is.
+
+        Args:
+            shared: what anybody writes into it, the folder's group may write.
+        """
+        kind = [*(["--bare"] if bare else []), *(["--shared=group"] if shared else [])]
+        options = ("--quiet", "--template=", f"--initial-branch={main}", *kind)
         GitProcess(None, env).check("init", *options, "--", str(path.absolute()))
         return cls(path, main=main, env=env, author=author)
 
@@ -117,7 +122,8 @@ class GitRepository:
     def _check(self) -> None:
         output = self._git.run("rev-parse", "--show-object-format", "--absolute-git-dir")
         if output.code != 0:
-            raise failure(f"{self.path}: not a git repository", output, hint="git clone URL", slug="not_a_repository")
+            what = f"{self.path}: " + ("not used" if of_another_user(output) else "not a git repository")
+            raise failure(what, output, hint="git clone URL", slug="not_a_repository")
         kind, folder = output.out.decode("utf-8", "surrogateescape").split("\n")[:2]
         if kind != "sha1":
             raise GitError(f"{self.path}: object names are {kind} -> expected sha1", slug="not_a_repository")
@@ -185,23 +191,12 @@ class GitRepository:
         return self._objects.read(blob, "blob", max_bytes=max_bytes)
 
     def changes(self, base: CommitId, head: CommitId) -> Sequence[Change]:
-        """What head changes since its merge base with `base`; renames are never detected.
+        """What head changes since its merge base with `base`, or since any of several; renames are never detected.
 
         Raises:
-            GitError: lineage_broken, if the two have no common ancestor.
+            GitError: lineage_broken, if the two have no common ancestor, or very many.
         """
-        found = self._git.run("merge-base", object_id(base), object_id(head))
-        if found.code == 1:
-            raise GitError(f"git: {head} has no ancestor in common with {base}", slug="lineage_broken")
-        if found.code != 0:
-            raise self._objects.explain("git merge-base", found, [base, head])
-        since = found.out.decode("ascii").strip()
-        # A submodule can ask in .gitmodules that its changes be ignored.
-        options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", "--no-ext-diff")
-        output = self._git.run("diff-tree", *options, since, head, "--")
-        if output.code != 0:
-            raise self._objects.explain("git diff-tree", output, [since, head])
-        return parse_changes(output.out)
+        return changes(self._git, self._objects, base, head)
 
     def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:
         """First-parent line from `until` back to, and without, `after`; newest first, read one by one.
@@ -285,6 +280,8 @@ class GitRepository:
 
 
 def discover(start: Path) -> Path | None:
-    """Top of the work tree that holds a folder; None outside of one."""
+    """Top of the work tree that holds a folder; None outside of one; GitError if it is another user's."""
     output = GitProcess(start.absolute()).run("rev-parse", "--show-toplevel")
+    if of_another_user(output):
+        raise failure(f"{start.absolute()}: not used", output)
     return Path(output.out.decode("utf-8", "surrogateescape").removesuffix("\n")) if output.code == 0 else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from fedops.adapters.git_access import access_cause, no_access
 from fedops.adapters.git_objects import object_id
-from fedops.adapters.git_process import GitProcess, access_cause, failure, printable
+from fedops.adapters.git_process import GitProcess, failure, printable
 from fedops.adapters.git_refusals import refusal, refusals
 from fedops.core.ids import CommitId
 
@@ -26,13 +29,9 @@ def send_branch(git: GitProcess, where: str, commit: CommitId, branch: str) -> N
     shown = printable(where.rpartition("@")[2])
     listed = git.run("ls-remote", "--refs", "--", where, ref)
     if listed.code != 0:
-        cause = access_cause(listed)
-        raise failure(
-            f"{shown}: reading {ref}",
-            listed,
-            hint=_ACCESS,
-            slug="auth_failed" if cause == "auth" else None,
-            cause=cause,
+        start = git.directory or Path()
+        raise no_access(
+            f"{shown}: reading {ref}", listed, where, start=start, temporary=lambda: _ACCESS, rights=_ACCESS
         )
     pairs = (line.split("\t", 1) for line in listed.out.decode("utf-8", "replace").splitlines())
     old = next((value for value, name in pairs if name == ref), "")

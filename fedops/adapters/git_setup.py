@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from pathlib import Path
 
-from fedops.adapters.git_process import GitProcess
+from fedops.adapters.git_access import no_access
+from fedops.adapters.git_process import FOREIGN_OWNER, GitProcess
 from fedops.adapters.git_repo import GitRepository, discover
 from fedops.core.errors import ConfigError, GitError
 
@@ -53,7 +57,8 @@ def make_origin(folder: Path, origin: Path, main: str) -> None:
         known = repository.remote_url()
         if known is not None and Path(known).resolve() != origin.resolve():
             raise ConfigError(f"{folder}: its origin is {known} -> {origin}", hint="leave --origin out")
-    GitRepository.init(origin, main, bare=True).close()
+    new = not origin.exists() or not any(origin.iterdir())
+    GitRepository.init(origin, main, bare=True, shared=new and _is_shared(origin)).close()
     if known is None:
         git = GitProcess(folder)
         git.check("remote", "add", "origin", str(origin.resolve()))
@@ -72,16 +77,38 @@ def make_clone(folder: Path, origin: str, main: str) -> bool:
     if folder.exists() and any(folder.iterdir()):
         demand_clone(folder, main)
         return False
-    GitProcess(None).check("clone", "--quiet", "--branch", main, "--", origin, str(folder))
+    output = GitProcess(None).run("clone", "--quiet", "--branch", main, "--", origin, str(folder))
+    if output.code != 0:
+        raise no_access("git clone", output, origin, start=Path.cwd())
     return True
 
 
+def _is_shared(origin: Path) -> bool:
+    """True if the group of an origin's folder, or of the one that it will be made in, may write there.
+
+    Never where everybody may, as in /tmp, nor where the new folder would belong to another group.
+    """
+    place = origin if origin.exists() else origin.parent
+    if sys.platform == "win32" or not place.is_dir():
+        return False
+    found = place.stat()
+    writers = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    inherits = place == origin or bool(found.st_mode & stat.S_ISGID) or found.st_gid == os.getegid()
+    return writers == stat.S_IWGRP and inherits
+
+
 def is_bare(folder: Path) -> bool:
-    """True for the folder of a bare repository."""
+    """True for the folder of a bare repository.
+
+    Raises:
+        GitError: it is another user's.
+    """
     try:
         with GitRepository(folder):
             return not (folder / ".git").exists()
-    except GitError:
+    except GitError as e:
+        if e.slug == FOREIGN_OWNER:
+            raise
         return False
 
 

@@ -6,11 +6,13 @@ from functools import lru_cache
 
 from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, RawObject, corrupt, object_id, parse_entries
 from fedops.adapters.git_process import GitProcess
+from fedops.core.errors import GitError
 from fedops.core.facts import TreeEntry
-from fedops.core.ids import BlobId, CommitId, RepoPath
+from fedops.core.ids import BlobId, CommitId, RepoPath, is_hex
 
 LISTINGS = 64  # of commits, that are kept
-TREES = 256  # tree objects that are kept
+TREES = 64  # tree objects that are kept
+_TREE_BYTES = 256 * 1024  # of a tree that is read here, some 6,000 entries; what a larger one costs is git's to bear
 _FILES = {b"100644", b"100755", b"120000"}
 _TREE = b"40000"
 _ODD = {b"", b".", b".."}  # git takes them out of a path, or refuses it
@@ -67,28 +69,41 @@ class Trees:
             return None
         raw = RawObject.parse(self._objects.read(commit, "commit", max_bytes=METADATA_BYTES))
         tree = raw.first(b"tree").decode("ascii", "replace")
+        if not is_hex(tree, 40):  # git takes capitals too
+            return None
         for folder in folders:
-            found = self._listing(tree).get(folder, ())
+            listing = self._listing(tree)
+            if listing is None:
+                return None
+            found = listing.get(folder, [])
             if not found:
                 return ()
             if len(found) > 1 or found[0][0] != _TREE:
                 return None
             tree = found[0][1]
-        found = self._listing(tree).get(name, ())
+        listing = self._listing(tree)
+        if listing is None:
+            return None
+        found = listing.get(name, [])
         if len(found) == 1 and found[0][0] in _FILES:
             mode, blob = found[0]
             return (TreeEntry(RepoPath(path), mode.decode(), BlobId(blob), self._objects.size(blob)),)
         return None if found else ()
 
-    def _list(self, tree: str) -> dict[bytes, tuple[tuple[bytes, str], ...]]:
-        """Name -> mode and id of each entry of that name; git writes one."""
-        listing: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
-        data, at = self._objects.read(tree, "tree", max_bytes=METADATA_BYTES), 0
+    def _list(self, tree: str) -> dict[bytes, list[tuple[bytes, str]]] | None:
+        """Name -> mode and id of each entry of that name, of which git writes one; None: too large to be read here."""
+        try:
+            data, at = self._objects.read(tree, "tree", max_bytes=_TREE_BYTES), 0
+        except GitError as e:
+            if e.slug == "file_too_large":
+                return None
+            raise
+        listing: dict[bytes, list[tuple[bytes, str]]] = {}
         while at < len(data):
             end = data.find(b"\0", at)
             mode, space, name = data[at:end].partition(b" ")
             at = end + 1 + 20  # the id
             if end < 0 or not space or at > len(data):
                 raise corrupt(tree)
-            listing[name] = (*listing.get(name, ()), (mode, data[at - 20 : at].hex()))
+            listing.setdefault(name, []).append((mode, data[at - 20 : at].hex()))
         return listing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from fedops.adapters.git_objects import ObjectReader, ids_in
@@ -10,7 +11,28 @@ from fedops.core.ids import CommitId
 
 _MALFORMED = 1  # fsck's exit bit for objects that are whole, but not as git would write them
 
-CheckoutDone = Literal["no_work_tree", "no_main", "other_branch", "dirty", "diverged", "up_to_date", "fast_forwarded"]
+Unfinished = Literal["rebase", "merge", "cherry-pick", "revert"]
+CheckoutDone = Literal[
+    "no_work_tree",
+    "no_main",
+    "rebase",
+    "merge",
+    "cherry-pick",
+    "revert",
+    "other_branch",
+    "dirty",
+    "diverged",
+    "up_to_date",
+    "fast_forwarded",
+]
+# git's own marks in the git folder of a work tree; `am` has rebase-apply too.
+_MARKS: dict[str, Unfinished] = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
 
 
 def damaged_objects(git: GitProcess, objects: ObjectReader) -> list[str]:
@@ -35,6 +57,9 @@ def fast_forward(git: GitProcess, objects: ObjectReader, branch: str, target: Co
         return "no_work_tree"
     if target is None:
         return "no_main"
+    begun = unfinished(git)
+    if begun is not None:
+        return begun
     if git.run("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip() != f"refs/heads/{branch}":
         return "other_branch"
     here = objects.peel("HEAD")  # None before the first commit
@@ -47,6 +72,12 @@ def fast_forward(git: GitProcess, objects: ObjectReader, branch: str, target: Co
     # An untracked file in the way makes git refuse before it changes anything.
     merged = git.run("merge", "--ff-only", "--no-verify-signatures", "--quiet", target)
     return "fast_forwarded" if merged.code == 0 else "dirty"
+
+
+def unfinished(git: GitProcess) -> Unfinished | None:
+    """What git began in this work tree and left to a person, as after a conflict; None if there is nothing."""
+    folder = git.check("rev-parse", "--absolute-git-dir").decode("utf-8", "surrogateescape").removesuffix("\n")
+    return next((name for mark, name in _MARKS.items() if Path(folder, mark).exists()), None)
 
 
 def is_ancestor(git: GitProcess, objects: ObjectReader, commit: CommitId, of: CommitId) -> bool:

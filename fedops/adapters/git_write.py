@@ -15,6 +15,11 @@ from fedops.adapters.git_signing import no_ssh_keygen
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.ids import CommitId, RepoPath
 
+_KEY_HINT = (
+    "the path is what --key or FEDOPS_KEY says, else the line `key:` of .fedops/site.yaml in this clone: "
+    "`fedops join SITE --key PATH` puts it right"
+)
+
 
 def write_commit(
     git: GitProcess,
@@ -44,7 +49,7 @@ def write_commit(
     if at.tzinfo is None:
         raise ValueError("the date of a commit needs a time zone")
     if key is not None and not key.is_file():
-        raise ConfigError(f"{key}: no such key file", hint="see `git config user.signingkey`")
+        raise ConfigError(f"{key}: no such key file", hint=_KEY_HINT)
     parents = [CommitId(object_id(parent)) for parent in parents]
     tree = _write_tree(git, parents[0] if parents else None, files)
     env = {"GIT_AUTHOR_DATE": f"@{int(at.timestamp())} +0000", "GIT_COMMITTER_DATE": f"@{int(at.timestamp())} +0000"}

@@ -70,6 +70,7 @@ class ThisMachine:
 
     def work_tree(self, root: Path, main: str) -> WorkTree:
         from fedops.adapters.git_process import GitProcess, failure
+        from fedops.adapters.git_upkeep import unfinished
 
         git = GitProcess(root)
         head = git.run("symbolic-ref", "--quiet", "--short", "HEAD")
@@ -81,7 +82,7 @@ class ThisMachine:
         ignored = git.run("--no-literal-pathspecs", "check-ignore", "--quiet", "--no-index", ".fedops/id_ed25519")
         if ignored.code not in (0, 1):
             raise failure("git check-ignore", ignored)
-        return WorkTree(branch, len(changed) - 1, ahead, behind, ignored.code == 0)
+        return WorkTree(branch, len(changed) - 1, ahead, behind, ignored.code == 0, unfinished(git))
 
     def attributes(self, root: Path, paths: Sequence[str]) -> Sequence[Attributes]:
         from fedops.adapters.git_process import GitProcess

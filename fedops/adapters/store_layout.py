@@ -192,7 +192,7 @@ class LayoutStore:
         """Why `put` would fail by the rights of folders and files; nothing is written.
 
         Raises:
-            StoreError: the store's folder is not there.
+            StoreError: the store's folder is not there: temporary.
         """
         with self._opened(repository, "keep a model") as layout:
             return layout.write_fault()
@@ -207,6 +207,7 @@ class LayoutStore:
                 raise StoreError(
                     f"{self.root}: cannot {doing}, the store's folder is not there",
                     hint="mount it, or create it once with mkdir; `store` in federation.yaml names it",
+                    cause="temporary",  # not mounted: nothing is known of what lies in it
                 )
             layout = ImageLayout(folder, repository)
             if not layout.blob("").resolve().is_relative_to(self.root.resolve()):

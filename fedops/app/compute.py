@@ -10,29 +10,18 @@ from fedops.app.context import Context
 from fedops.app.digest_sink import DigestSink
 from fedops.app.engine import Aggregated, Base, Input, Rule, aggregate
 from fedops.app.model_bytes import open_global, open_update
+from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot
-from fedops.core.errors import ConfigError
 from fedops.core.facts import Submission, Weighted
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId
 from fedops.core.policy import Weighing
-from fedops.core.settings import Aggregation
 from fedops.core.strategies import make_strategy
 from fedops.core.validate import validate_specs
 from fedops.ports import OpenModel
 
 # Opens the bytes of a submission; None if a finding is an error.
 Opener = Callable[[Submission], tuple[OpenModel | None, tuple[Finding, ...]]]
-
-
-def refuse_unavailable_rules(policy: Aggregation) -> None:
-    """Stop where the policy asks for something that this version of fedops does not compute.
-
-    Raises:
-        ConfigError: differential privacy.
-    """
-    if policy.privacy is not None:
-        raise ConfigError("policies/aggregation.yaml: privacy: not available in this version -> null")
 
 
 def from_files(ctx: Context, main: Snapshot, located: Callable[[Submission], Path]) -> Opener:

@@ -8,6 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from fedops.app.context import Context
+from fedops.app.own_key import asks_signature
+from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.core.artifacts import ARCHIVE
 from fedops.core.errors import FedopsError, StoreError
@@ -45,7 +47,6 @@ from fedops.core.ids import (
     repository_of,
     update_path,
 )
-from fedops.core.strategies import make_strategy
 from fedops.ports import ForgeProbe, Machine, WriteProbe
 
 _UNASKED = "this store cannot be asked without writing"
@@ -138,7 +139,7 @@ def _policies(main: Snapshot) -> Iterator[Check]:
         (SITES_PATH, lambda: main.sites),
         (SUBMISSION_POLICY_PATH, lambda: main.submission_policy),
         (TRAINING_PATH, lambda: main.training),
-        (AGGREGATION_PATH, lambda: make_strategy(main.aggregation.strategy)),
+        (AGGREGATION_PATH, lambda: refuse_unavailable_rules(main.aggregation)),
         (VERSION_PATH, lambda: main.version),
     )
     broken = False
@@ -188,8 +189,7 @@ def _site(patient: Patient) -> Iterator[Check]:
 def _key(patient: Patient) -> Iterator[Check]:
     main = patient.main
     if patient.key is None:
-        needed = main.federation.forge.kind == "git" or main.submission_policy.require_signed
-        yield check_no_key(patient.site, needed=needed)
+        yield check_no_key(patient.site, needed=asks_signature(main))
         return
     yield check_key(patient.machine.key_facts(patient.key), patient.site, main.sites)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from fedops.app.context import Context
 from fedops.app.inspect import refreshed
+from fedops.app.own_key import asks_signature
 from fedops.app.roster import checked_site
 from fedops.app.site_state import SiteState, read_site_state, write_site_state
 from fedops.core.errors import ConfigError
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SiteId
 from fedops.core.settings import Sites
 from fedops.core.ssh_keys import key_body
@@ -27,6 +29,7 @@ class Joined:
         key_known: the roster has the public key under this site.
         line: what a lead has to run; None: nothing.
         changed: .fedops/site.yaml was written.
+    findings: a warning, if the clone has no key where one is needed.
     """
 
     site: SiteId
@@ -34,6 +37,7 @@ class Joined:
     key_known: bool
     line: str | None
     changed: bool
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ def join(ctx: Context, root: Path, who: Applicant) -> Joined:
     complete = entry is not None and (key_known or who.public_key is None)
     git_forge = main.federation.forge.kind == "git"
     line = None if complete else request_line(who, main.sites, git_forge=git_forge)
-    return Joined(who.site, entry.state if entry is not None else None, key_known, line, changed)
+    missing = who.public_key is None and asks_signature(main)
+    found = (finding("key_missing", f".fedops/site.yaml: {who.site}"),) if missing else ()
+    return Joined(who.site, entry.state if entry is not None else None, key_known, line, changed, found)
 
 
 def request_line(who: Applicant, sites: Sites, *, git_forge: bool) -> str:

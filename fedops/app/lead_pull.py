@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from fedops.app.context import Context
 from fedops.app.snapshot import Snapshot, snapshot
 from fedops.app.version_merge import is_of_lead, lead_of
 from fedops.core.errors import ConfigError
-from fedops.core.facts import Account
+from fedops.core.facts import Account, Pull
 from fedops.core.ids import SITES_PATH, CommitId, RepoPath, lead_branch
 from fedops.render.lead_pull import Outcome, lead_body
 
@@ -50,7 +50,8 @@ def propose_edit(ctx: Context, main: Snapshot, edit: Edit, key: Path | None) -> 
         key: of the lead, who signs the commit.
 
     Raises:
-        ConfigError: this is no lead's account, or nobody signs on forge git.
+        ConfigError: this is no lead's account, nobody signs on forge git, or somebody else has an open pull request of
+            that branch.
     """
     if key is None and main.federation.forge.kind == "git":
         raise ConfigError(
@@ -58,10 +59,11 @@ def propose_edit(ctx: Context, main: Snapshot, edit: Edit, key: Path | None) -> 
             hint="export FEDOPS_KEY=FILE, the private key of a lead",
         )
     branch = lead_branch(edit.what)
-    mine = [p for p in ctx.forge.open_pulls() if p.branch == branch and is_of_lead(main, p)]
-    same = next((pull for pull in mine if _brings(main, pull.head, edit)), None)
+    there = [pull for pull in ctx.forge.open_pulls() if pull.branch == branch]
+    same = next((pull for pull in there if is_of_lead(main, pull) and _brings(main, pull.head, edit)), None)
     if same is not None:
         return LeadPull(same.number, same.head, "open")
+    _demand_own(ctx, main, there)
     at = ctx.clock.now().replace(microsecond=0)
     head = ctx.repository.write_commit([main.commit], edit.files, edit.message, at=at, key=key)
     other = not_a_lead(ctx, main, head)
@@ -71,7 +73,23 @@ def propose_edit(ctx: Context, main: Snapshot, edit: Edit, key: Path | None) -> 
             hint="ask a lead to run it: only a lead's change can be merged without a bypass",
         )
     pull = ctx.forge.submit_pull(head, branch, edit.message.splitlines()[0], lead_body(edit.files))
-    return LeadPull(pull.number, head, "updated" if pull.number in {p.number for p in mine} else "opened")
+    return LeadPull(pull.number, head, "updated" if pull.number in {p.number for p in there} else "opened")
+
+
+def _demand_own(ctx: Context, main: Snapshot, there: Sequence[Pull]) -> None:
+    """On a forge with accounts, change no pull request that somebody else opened.
+
+    It would stay the other one's, and whoever changed it could approve it.
+    """
+    if main.federation.forge.kind == "git" or not there:  # there a new head is the pull request of whoever signed it
+        return
+    me = ctx.forge.whoami()
+    for pull in there:
+        if pull.author.id != me.id:
+            raise ConfigError(
+                f"#{pull.number} of {pull.author.login} proposes something else from {pull.branch} -> one proposal at a time",
+                hint=f"review or close #{pull.number} first, then run it again",
+            )
 
 
 def not_a_lead(ctx: Context, main: Snapshot, head: CommitId) -> Account | None:

@@ -20,6 +20,7 @@ from fedops.core.validate_change import is_for_people
 from fedops.render.markdown import pull_comment
 
 LEADS_CHANGE = "no submission: a lead's change, for people to review"
+NO_MORE = "no lead's change any more"  # who opened it has left the roster, or it was changed
 _STATES = {"accepted": "success", "rejected": "failure", "pending": "pending"}
 
 
@@ -69,16 +70,17 @@ def _leave(ctx: Context, inspected: Judgement) -> Merged:
     """Tell a lead's own change that CI has nothing to say of it; all else that is no submission is told nothing.
 
     Where the status is required, nobody could merge a change of the policies without it; who may is for people to say.
+    It is taken back from what is no lead's any more.
     """
-    pull, said = inspected.pull, ("success", LEADS_CHANGE)
-    main = main_snapshot(ctx.repository)
+    pull, main = inspected.pull, main_snapshot(ctx.repository)
     # NOTE: what inspect said of it comes from another job; here the one is asked that writes.
-    if not is_of_lead(main, pull) or not is_for_people(ctx.repository.changes(main.commit, pull.head)):
+    is_leads = is_of_lead(main, pull) and is_for_people(ctx.repository.changes(main.commit, pull.head))
+    is_told = ctx.forge.status(pull.head, VERDICT) == ("success", LEADS_CHANGE)
+    if is_leads == is_told:
         return Merged(inspected, "ignored", changed=False)
-    if ctx.forge.status(pull.head, VERDICT) == said:
-        return Merged(inspected, "ignored", changed=False)
-    ctx.forge.set_status(pull.head, "success", VERDICT, LEADS_CHANGE)
-    return Merged(replace(inspected, note=LEADS_CHANGE), "ignored", changed=True)
+    text = LEADS_CHANGE if is_leads else NO_MORE
+    ctx.forge.set_status(pull.head, "success" if is_leads else "failure", VERDICT, text)
+    return Merged(replace(inspected, note=text), "ignored", changed=True)
 
 
 def _stands(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:

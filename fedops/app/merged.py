@@ -173,11 +173,12 @@ def merge_warnings(merged: MergedState, now: dt.datetime) -> tuple[Finding, ...]
     """A warning for each unused submission that CI did not merge or whose merge has an impossible date, and for each
     file that is none of fedops's.
     """
-    return (*merged.foreign, *merged.by_hand) + tuple(
+    ahead = (
         finding("merge_in_future", record_path(s.site), got=time_text(s.merged_at), detail={"site": s.site})
         for s in merged.submissions
         if is_impossible(s.merged_at, now)
     )
+    return (*merged.foreign, *merged.by_hand, *ahead)
 
 
 def _is_by_ci(site: SiteId, merge: Commit) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedops.app.compute import compute, from_files, judge_alone, refuse_unavailable_rules
+from fedops.app.compute import compute, from_files, judge_alone
 from fedops.app.context import Context
 from fedops.app.deciding import Situation, Skips, situation_of, unavailable_entries, weighing
 from fedops.app.deciding import excluded_entry as entry_of
@@ -15,6 +15,7 @@ from fedops.app.engine import Aggregated
 from fedops.app.merged import MergedState
 from fedops.app.model_bytes import fetch_update, find_update
 from fedops.app.model_streams import LostUpdate, NeedsFile, Streams, Tally, can_stream
+from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.site_faults import site_fault
 from fedops.app.snapshot import Snapshot
 from fedops.core.byte_faults import UNAVAILABLE

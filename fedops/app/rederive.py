@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedops.app.compute import refuse_unavailable_rules
 from fedops.app.deciding import Situation, situation_of, skips_of, unavailable_entries, version_record, weighing
 from fedops.app.main_line import MainLine
 from fedops.app.merged import merged_state
+from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot, is_ruled, parse_time
 from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.documents import Json, plain
@@ -19,7 +19,6 @@ from fedops.core.ids import Digest, SiteId, record_path, update_path
 from fedops.core.policy import Weighing
 from fedops.core.records import Carried, Proposal, ProposedModel, VersionRecord
 from fedops.core.rollback import rollback_record
-from fedops.core.strategies import describe
 
 # Lists of a record that have one entry for each site.
 BY_SITE = ("contributions", "excluded")
@@ -139,7 +138,7 @@ def unusable_documents(here: Snapshot, where: str, *, rules: bool = True) -> tup
     reads: list[Callable[[], object]] = [lambda: here.federation, lambda: here.sites, lambda: here.submission_policy]
     reads += [lambda: here.aggregation, lambda: here.policy]
     if rules:
-        reads += [lambda: describe(here.aggregation.strategy), lambda: refuse_unavailable_rules(here.aggregation)]
+        reads.append(lambda: refuse_unavailable_rules(here.aggregation))
     for read in reads:
         try:
             read()

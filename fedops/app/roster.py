@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedops.app.change_main import Writing, change_main
@@ -11,10 +11,12 @@ from fedops.app.context import Context
 from fedops.app.dvc_config import DVC_CONFIG_PATH, render_dvc_config, with_site_remote
 from fedops.app.inspect import refreshed
 from fedops.app.lead_pull import Edit, LeadPull
+from fedops.app.own_key import asks_signature
 from fedops.app.scaffold import checked_store
-from fedops.app.snapshot import Snapshot
+from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.core.documents import load_document
 from fedops.core.errors import ConfigError
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import SITES_PATH, CommitId, RepoPath, SiteId, site_id_fault
 from fedops.core.settings import Person, Site, Sites
 from fedops.core.ssh_keys import key_body, normalised_key, public_key_fault
@@ -31,6 +33,7 @@ class RosterChange:
         commit: None if nothing changed, or in a dry run.
         files: paths that the commit changes.
         pull: the pull request that it stands in, if it was to be one.
+        findings: a warning, if a site that was added still lacks what it needs to hand in.
     """
 
     site: SiteId
@@ -39,6 +42,7 @@ class RosterChange:
     commit: CommitId | None
     files: tuple[RepoPath, ...]
     pull: LeadPull | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,10 @@ def add_site(ctx: Context, editor: YamlEditor, new: Addition, writing: Writing) 
         what = "add" if before is None else "extend"
         return Edit(files, f"policy: {what} site {new.site}\n", f"add-{new.site}")
 
-    return _change(ctx, writing, plan, new.site)
+    done = _change(ctx, writing, plan, new.site)
+    if done.entry.keys or not asks_signature(main_snapshot(ctx.repository)):
+        return done
+    return replace(done, findings=(finding("key_missing", f"{SITES_PATH}: {new.site}"),))
 
 
 def set_state(ctx: Context, editor: YamlEditor, site: str, state: State, writing: Writing) -> RosterChange:

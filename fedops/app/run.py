@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, assert_never
 
 from fedops.app.context import Context
+from fedops.app.heart import Heart
 from fedops.app.offer import Wanted
 from fedops.app.other_clone import replaced
+from fedops.app.own_key import no_key
 from fedops.app.pull import pull
 from fedops.app.site_look import look
 from fedops.app.snapshot import Snapshot
-from fedops.app.submit import Refused, Submitted, missing_key, submit
+from fedops.app.submit import Refused, Submitted, submit
 from fedops.app.train import TrainedNow, site_faults, train
 from fedops.app.work import Trained as Result
 from fedops.app.work import Work
 from fedops.core.documents import Json
-from fedops.core.errors import FedopsError, ForgeError, GitError, StoreError
+from fedops.core.errors import FedopsError, ForgeError, GitError, MainFileError, StoreError, passes
 from fedops.core.findings import Finding
 from fedops.core.ids import Digest, SiteId
 from fedops.core.site_loop import (
@@ -34,19 +35,17 @@ from fedops.core.site_loop import (
     Refusal,
     Replaced,
     SiteView,
-    Step,
     Told,
     Trained,
     TrainOn,
-    beat_state,
+    Unusable,
+    Usable,
     next_step,
 )
 from fedops.ports import Trainer
 
 FIRST_RETRY_SECONDS = 5.0
 LONGEST_RETRY_SECONDS = 600.0
-BEAT_SECONDS = 900.0
-_log = logging.getLogger(__name__)
 _Judged = tuple[Digest, Result | None]
 
 
@@ -112,7 +111,8 @@ def run(
 
     Raises:
         TrainingError: the site's code failed.
-        FedopsError: a broken machine; temporary causes are waited for, unless `once` is asked for.
+        FedopsError: a broken machine. What passes is waited for unless `once` is asked for: temporary causes, and a
+            file of main that cannot be used.
     """
     return _Loop(ctx, root, trainer, asked, tell, jitter).run()
 
@@ -137,17 +137,23 @@ class _Loop:
         self._refused: dict[int, tuple[_Judged, tuple[Finding, ...]]] = {}  # base version -> what was refused, why
         self._paused: Pause | None = None
         self._replaced: Replaced | None = None
-        self._beaten: tuple[tuple[int, str], float] = ((-1, ""), 0.0)
+        self._heart = Heart(ctx, asked.site)
         self._failures = 0
+        self._unusable = ""
 
     def run(self) -> Ran:
         while True:
             try:
                 ran = self._round()
             except (GitError, StoreError, ForgeError) as e:
-                if e.cause != "temporary" or self._asked.once:
+                if not passes(e) or self._asked.once:
                     raise
                 self._wait_for_others(e)
+                continue
+            except MainFileError as e:
+                if self._asked.once:
+                    raise
+                self._wait_for_a_lead(e)
                 continue
             if ran is not None:
                 return ran
@@ -160,14 +166,14 @@ class _Loop:
         if isinstance(step, End):
             faults = site_faults(main, self._asked.site) if step.reason == "unknown" else ()
             return self._ran(step.reason, step.version, findings=faults)
-        self._beat(main, step)
+        self._heart.beat(main, step)
         if not isinstance(step, Pause):
             self._paused = None
         match step:
             case PullModel():
                 self._pull(step)
             case TrainOn():
-                if unsigned := missing_key(main, self._asked.site, self._asked.key):
+                if unsigned := no_key(main, self._asked.site, self._asked.key):
                     return self._ran("unsigned", step.version, findings=unsigned)
                 self._train(step)
             case HandIn():
@@ -237,6 +243,9 @@ class _Loop:
             self._say(step)
         self._paused = step
         self._reached()
+        self._sleep()
+
+    def _sleep(self) -> None:
         self._ctx.clock.sleep(self._asked.poll_seconds * (0.75 + 0.5 * self._jitter()))
 
     def _tell_replaced(self, main: Snapshot, view: SiteView) -> None:
@@ -247,22 +256,6 @@ class _Loop:
             self._replaced = found
             self._say(found)
 
-    def _beat(self, main: Snapshot, step: Step) -> None:
-        """Tell others what this site does; whatever happens to that, the site goes on."""
-        assert not isinstance(step, End)
-        said, now = (step.version, beat_state(step)), self._ctx.clock.now()
-        # Well before `status` takes the silence for a stall.
-        wait = main.aggregation.trigger.max_wait_hours
-        pause = BEAT_SECONDS if wait is None else min(BEAT_SECONDS, 900 * wait)
-        if self._beaten[0] == said and now.timestamp() - self._beaten[1] < pause:
-            return
-        try:
-            self._ctx.forge.beat(self._asked.site, *said, now)
-        except FedopsError as e:
-            _log.debug("no heartbeat: %s", e.message)
-            return
-        self._beaten = (said, now.timestamp())
-
     # ---------------------------------------------------------------- others that do not answer
 
     def _wait_for_others(self, error: FedopsError) -> None:
@@ -272,12 +265,25 @@ class _Loop:
         wait = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self._failures - 1, 16))
         self._ctx.clock.sleep(wait * (0.5 + self._jitter()))
 
+    def _wait_for_a_lead(self, error: MainFileError) -> None:
+        self._answered()
+        if error.message != self._unusable:
+            self._tell(Unusable(error.message, error.hint))
+        self._unusable, self._paused = error.message, None
+        self._sleep()
+
     def _say(self, told: Told) -> None:
         self._reached()
         self._tell(told)
 
     def _reached(self) -> None:
-        """A step is done, so all that it needed answered."""
+        """A step is done, so all that it needed answered, and main could be used."""
+        self._answered()
+        if self._unusable:
+            self._unusable = ""
+            self._tell(Usable())
+
+    def _answered(self) -> None:
         if self._failures:
             self._failures = 0
             self._tell(Online())

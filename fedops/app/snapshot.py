@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from weakref import WeakKeyDictionary
 
 from fedops.core.documents import MAX_DOCUMENT_BYTES, Document, Model, load_document, load_json_document
-from fedops.core.errors import ConfigError
+from fedops.core.errors import ConfigError, MainFileError
 from fedops.core.facts import TreeEntry
 from fedops.core.findings import Finding
 from fedops.core.ids import (
@@ -39,6 +39,7 @@ from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolic
 from fedops.ports import Repository
 
 RULED = ("global/", "policies/")
+CORRECTED = "a lead corrects it on main; nothing of yours is lost"
 
 
 # NOTE: one run looks at main a dozen times, and its documents seldom change; reading a roster of a hundred sites takes
@@ -67,15 +68,19 @@ class Snapshot:
         """Bytes of one file.
 
         Raises:
-            ConfigError: the file is not there.
+            MainFileError: the file is not there.
         """
         entry = self.files.get(path)
         if entry is None:
-            raise ConfigError(f"{path}: not in {self.commit[:12]}", hint="run `fedops init`, or fetch main")
+            raise MainFileError(f"{path}: not in {self.commit[:12]}", hint="run `fedops init`, or fetch main")
         return self.repository.read(entry.blob, max_bytes=max_bytes)
 
     def _load(self, path: RepoPath, model: type[Model], *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Model:
-        loaded = _parsed(self.bytes_of(path, max_bytes=max_bytes), model, path)
+        data = self.bytes_of(path, max_bytes=max_bytes)
+        try:
+            loaded = _parsed(data, model, path)
+        except ConfigError as e:
+            raise MainFileError(e.message, hint=CORRECTED) from e
         assert isinstance(loaded, model)
         return loaded
 

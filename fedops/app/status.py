@@ -11,8 +11,8 @@ from fedops.app.merged import MergedState, merge_warnings, merged_state
 from fedops.app.signals import waiting_sites
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time
 from fedops.app.told import Told, ask, open_pulls
-from fedops.app.why_waits import Tags, bytes_faults, outlook, tags_of
-from fedops.app.work import Work
+from fedops.app.why_waits import Tags, bytes_faults, outlook, tags_of, unavailable_rules
+from fedops.app.work import Trained, Work
 from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.facts import Pull, Submission
 from fedops.core.findings import Finding, finding
@@ -72,7 +72,8 @@ def _report(main: Snapshot, tags: Tags, work: Work, told: Told, own: SiteId | No
     counted = _Counted.of(main, merged)
     faults = {s: f for s, f in counted.refused.items() if s in counted.ready} | bytes_faults(main, counted.ready, told)
     counted = counted.without(faults)
-    seen = outlook(main, merged, faults, told, tags.strays, now)
+    rules = unavailable_rules(main)
+    seen = outlook(main, merged, faults, told, (*tags.strays, *rules), now)
     known = sorted(main.sites.sites, key=lambda s: (s != own, s))
     lines = [
         replace(_line(main, merged, counted, site, told.mine.get(site)), beat=(told.beats or {}).get(site))
@@ -96,7 +97,7 @@ def _report(main: Snapshot, tags: Tags, work: Work, told: Told, own: SiteId | No
         work=local,
         pulls=told.pulls,
         next_command=next((next_command(s, local, main.version.version) for s in lines if s.site == own), ""),
-        faults=(*_untagged(main, tags), *tags.strays, *merged.faults, *merge_warnings(merged, now)),
+        faults=(*_untagged(main, tags), *tags.strays, *rules, *merged.faults, *merge_warnings(merged, now)),
         held_by=seen.held_by,
         unavailable=tuple(site for site in counted.ready if site in counted.refused),
     )
@@ -220,5 +221,16 @@ def _made_at(main: Snapshot, tags: Tags) -> dt.datetime:
 
 
 def _work(work: Work) -> LocalWork:
-    trained = [n for n in work.versions() if work.trained(n) is not None]
-    return LocalWork(max(work.pulled(), default=None), max(trained, default=None))
+    pulled = max(work.pulled(), default=None)
+    results = [done for n in work.versions() if (done := work.trained(n)) is not None]
+    if not results:
+        return LocalWork(pulled, None)
+    newest = max(results, key=lambda done: done.base_version)
+    return LocalWork(pulled, newest.base_version, newest.sha256, _ended(work, newest))
+
+
+def _ended(work: Work, done: Trained) -> dt.datetime | None:
+    """When a training ended, as the journal says."""
+    lines = work.noted_of(done.site, done.base_version)
+    said = (line.get("at") for line in lines if (line.get("step"), line.get("sha256")) == ("trained", done.sha256))
+    return next((_claimed(at) for at in said if isinstance(at, str)), None)

@@ -12,6 +12,7 @@ from fedops.app.context import Context
 from fedops.app.deliver import HANDED_IN, STORED, UPLOADING, SoFar, deliver, journal_facts
 from fedops.app.inspect import Judgement, judge_documents
 from fedops.app.offer import Offer, Wanted, describe, find_file, sniff
+from fedops.app.own_key import no_key, with_key
 from fedops.app.prepare import Canonical, canonical, check_values, drafted, files_of, make_record
 from fedops.app.snapshot import Snapshot, main_snapshot, parse_time, version_record
 from fedops.app.train import LastVersion, site_faults
@@ -20,12 +21,10 @@ from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import Pull, Verdict
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import (
-    SITES_PATH,
     CommitId,
     GlobalVersion,
     SiteId,
     record_path,
-    site_folder,
     submit_branch,
 )
 from fedops.core.records import Record, VersionRecord
@@ -178,7 +177,7 @@ class _Handing:
             return self._done(record, "final", current.pull if current is not None else None, uploaded=False)
         if current is not None and record == current.record:
             return self._found(record, "open", current.pull, dry_run=dry_run)
-        if unsigned := missing_key(self.main, self.offer.site, self.key):
+        if unsigned := no_key(self.main, self.offer.site, self.key):
             return Refused(unsigned)
         head = self._commit(record)
         if refused := self._faults(record, head):
@@ -251,20 +250,13 @@ class _Handing:
         )
         documents = judge_documents(self.ctx, self.main, pull).verdict.findings
         values = check_values(self.ctx, self.work, self.main, self.update, self.base, self.where)
-        return errors((*documents, *values))
+        named = with_key(documents, self.key) if _is_git(self.main) else documents
+        return errors((*named, *values))
 
     def _done(self, record: Record, outcome: Outcome, pull: Pull | None = None, *, uploaded: bool) -> Submitted:
         number, version = pull.number if pull is not None else None, self.main.version
         final = version.status == "final"
         return Submitted(record, outcome, number, uploaded, version.version, final, self.warnings)
-
-
-def missing_key(main: Snapshot, site: SiteId, key: Path | None) -> tuple[Finding, ...]:
-    """Why nothing can be handed in without a key, where a signature is asked for; empty if there is no such reason."""
-    if key is not None or not (_is_git(main) or main.submission_policy.require_signed):
-        return ()
-    expected = f"a key of {site} in {SITES_PATH}"
-    return (finding("signature_invalid", site_folder(site), got="no key", expected=expected, detail={"site": site}),)
 
 
 def _is_git(main: Snapshot) -> bool:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from fedops.app.deciding import Skips, situation_of
 from fedops.app.merged import MergedState
+from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot, record_at
 from fedops.app.tag_faults import above, misplaced
 from fedops.app.told import OpenSignal, Told
 from fedops.core.byte_faults import UNAVAILABLE
+from fedops.core.errors import MainFileError
 from fedops.core.facts import Aggregate, Decision, Stop, Submission, Wait
 from fedops.core.findings import Finding, finding, slug_of
-from fedops.core.ids import VERSION_PATH, CommitId, SiteId, record_path
+from fedops.core.ids import AGGREGATION_PATH, VERSION_PATH, CommitId, SiteId, record_path
 from fedops.core.policy import inputs_digest
 from fedops.core.report import stage_of
 from fedops.core.status import Blocked
@@ -61,6 +63,18 @@ def _has_brought(main: Snapshot, commit: CommitId) -> bool:
     parents = main.repository.commit(commit).parents
     before = record_at(main.repository, parents[0]) if parents else None
     return before is None or before.version != main.version.version
+
+
+# ---------------------------------------------------------------- rules
+
+
+def unavailable_rules(main: Snapshot) -> tuple[Finding, ...]:
+    """Why CI, as the fedops of here, makes no version by the policy that main has: it asks for what is not computed."""
+    try:
+        refuse_unavailable_rules(main.aggregation)
+    except MainFileError as e:
+        return (finding("policy_invalid", AGGREGATION_PATH, got=e.message),)
+    return ()
 
 
 # ---------------------------------------------------------------- bytes
@@ -117,13 +131,14 @@ def outlook(
     merged: MergedState,
     faults: Mapping[SiteId, Finding],
     told: Told,
-    strays: tuple[Finding, ...],
+    stopping: tuple[Finding, ...],
     now: dt.datetime,
 ) -> Outlook:
     """Decide as CI does, with what it is known to have found in the bytes and with what leads rejected.
 
     Args:
         faults: of the bytes of submissions that would count.
+        stopping: what makes CI stop before it decides: tags that nobody published, rules that are not computed.
     """
     blobs = {s.site: s.record_blob for s in merged.submissions}
     skips = Skips(
@@ -131,8 +146,8 @@ def outlook(
         {blobs[site]: fault for site, fault in faults.items() if fault.slug not in UNAVAILABLE},
     )
     decision = situation_of(main, merged, now=now, skips=skips, open_version_pull=told.version).decision
-    if strays and not isinstance(decision, Stop):
-        return Outlook(Blocked(strays))
+    if stopping and not isinstance(decision, Stop):
+        return Outlook(Blocked(stopping))
     if isinstance(decision, Wait) and decision.reason in ("quorum", "nothing_new") and skips.unavailable:
         return Outlook(replace(decision, reason="unavailable"))
     if isinstance(decision, Aggregate) and told.holds:

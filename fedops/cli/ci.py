@@ -26,7 +26,7 @@ from fedops.cli.job_values import (
     skipped_blobs,
     write_outputs,
 )
-from fedops.core.errors import FedopsError
+from fedops.core.errors import FedopsError, MainFileError, passes
 from fedops.core.findings import errors
 from fedops.render.text import printable
 
@@ -152,15 +152,24 @@ def reconcile(watch: float | None, retry_rejected: bool, fmt: Format) -> None:
     """Do everything that is missing: inspect, merge, aggregate, publish, signal, until nothing is left.
 
     With --watch a result is printed when it differs from the one before; what passes, such as a store that is away for
-    a while, is told and tried again.
+    a while, or a policy on main that cannot be used, is told and tried again.
     """
-    last = ""
+    last = broken = ""
     while True:
         try:
             last = _reconcile_once(fmt, last, retry_rejected=retry_rejected)
             retry_rejected = False
+            if broken:
+                say("main can be used again")
+            broken = ""
+        except MainFileError as e:
+            if watch is None:
+                raise
+            if e.message != broken:
+                say(f"waits until main can be used: {e.message}\n  hint: {e.hint}")
+            broken = e.message
         except FedopsError as e:
-            if watch is None or e.cause != "temporary":
+            if watch is None or not passes(e):
                 raise
             say(f"error: {e.message}; trying again in {watch:g} s")
         if watch is None:

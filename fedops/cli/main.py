@@ -23,6 +23,7 @@ from fedops.cli.console import (
     silence_stdout,
 )
 from fedops.cli.group import Group
+from fedops.cli.unwritable import unwritable
 from fedops.core.errors import FedopsError
 
 # numpy reads this at import: one-threaded BLAS is not used, and starting its threads costs time.
@@ -83,6 +84,14 @@ DOCUMENTS: dict[tuple[str, ...], str] = {
 }
 
 
+# What the same command does after it was broken off; all others go on.
+_AFRESH = "run the same command again: it begins anew"
+_INTERRUPTED = {
+    "train": "run the same command again: it trains from the start; the result of an earlier training stays as it was",
+    "demo": "run the same command again with --replace: it removes what is there, and begins anew",
+} | dict.fromkeys(("status", "log", "show", "check", "verify", "doctor", "aggregate"), _AFRESH)
+
+
 class LazyGroup(Group):
     """Imports a command's module when that command is asked for."""
 
@@ -128,19 +137,29 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
-        say("interrupted; run the same command again: it goes on where it stopped")
+        say(f"interrupted; {_after_interrupt(arguments)}")
         return INTERRUPTED
     except click.ClickException as e:
         return report_usage(e, fmt, command)
     except FedopsError as e:
-        return report_error(e, fmt, command)
+        return report_error(unwritable(e, arguments) or e, fmt, command)
     except BrokenPipeError:
         # The reader went away (`fedops log | head`): nothing more to say.
         silence_stdout()
         return READER_GONE
     except Exception as e:  # noqa: BLE001 the last place where a bug can be told from an answer
+        if (told := unwritable(e, arguments)) is not None:
+            return report_error(told, fmt, command)
         return report_bug(e, fmt, command, trace=bool(os.environ.get("FEDOPS_TRACEBACK")))
     return OK
+
+
+def _after_interrupt(arguments: Sequence[str]) -> str:
+    """What a person does who has broken a command off, and what that will do."""
+    if tuple(arguments[:2]) == ("local", "run"):
+        return _AFRESH
+    name = arguments[0] if arguments else ""
+    return _INTERRUPTED.get(name, "run the same command again: it goes on where it stopped")
 
 
 def _asked_format(arguments: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say
+from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say, say_findings
 from fedops.cli.group import Group
 from fedops.cli.lead_change import pull_request_option, writing
 from fedops.core.errors import ConfigError
@@ -153,7 +153,16 @@ def _edit(
     facts = _facts(done.site, done.entry)
     files, changed = [str(p) for p in done.files], done.changed or wrote
     number = done.pull.number if done.pull is not None else None
-    result = document("site", ok=True, changed=changed, commit=done.commit, pull=number, files=files, work_tree=moved)
+    result = document(
+        "site",
+        ok=True,
+        changed=changed,
+        findings=done.findings,
+        commit=done.commit,
+        pull=number,
+        files=files,
+        work_tree=moved,
+    )
     if done.pull is not None:
         text = lead_pull_text(done.pull.number, done.pull.outcome)
     elif not done.changed:
@@ -163,6 +172,8 @@ def _edit(
     else:
         text = f"{done.site}: {done.entry.state}, commit {(done.commit or '')[:12]}"
     emit(fmt, result | facts, text)
+    if fmt == "text":
+        say_findings(done.findings)
 
 
 # ---------------------------------------------------------------- join
@@ -222,8 +233,11 @@ def join_command(
         public_key=public,
         key_known=joined.key_known,
         line=joined.line,
+        findings=joined.findings,
     )
     emit(fmt, result, _join_text(joined, private))
+    if fmt == "text":
+        say_findings(joined.findings)
 
 
 def _private_key(root: Path, key: Path | None, comment: str, *, generate: bool) -> Path | None:
@@ -267,6 +281,6 @@ def _join_text(joined: Joined, private: Path | None) -> str:
     else:
         key = "" if private is None else (", with this key" if joined.key_known else ", but not this key")
         lines.append(f"the roster on main has this site: {joined.state}{key}")
-    if joined.line is not None:
+    if joined.line is not None and not joined.findings:
         lines += ["send this line to a lead, who runs it:", f"  {joined.line}"]
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PREFIX = "fedops-"
+PREFIX = "fedops-scratch-"
 LOCK = ".fedops-scratch"
 STALE_SECONDS = 3600.0  # to make a folder and to lock it takes much less
 

@@ -11,7 +11,7 @@ from fedops.cli.console import Format, document, emit, format_option
 from fedops.cli.params import no_fetch_option, own_site
 from fedops.core.facts import Aggregate, Decision, Wait
 from fedops.core.findings import as_json
-from fedops.core.status import Blocked, SiteLine, StatusReport
+from fedops.core.status import Blocked, LocalWork, SiteLine, StatusReport
 
 
 @click.command("status")
@@ -55,7 +55,7 @@ def status_document(report: StatusReport) -> dict[str, Any]:
         held_by=report.held_by,
         site=report.own,
         next=report.next_command or None,
-        work=dataclasses.asdict(report.work),
+        work=_work(report.work),
         pulls=report.pulls,
         sites=[_site(line) for line in report.sites],
     )
@@ -69,7 +69,16 @@ def _decision(decision: Decision | Blocked) -> dict[str, Any]:
     if isinstance(decision, Wait):
         until = time_text(decision.until) if decision.until is not None else None
         return {"kind": "wait", "reason": decision.reason, "missing": list(decision.missing), "until": until}
-    return {"kind": "stop", "reason": "tags" if isinstance(decision, Blocked) else decision.reason}
+    if isinstance(decision, Blocked):
+        return {"kind": "stop", "reason": "policy" if decision.findings[0].slug == "policy_invalid" else "tags"}
+    return {"kind": "stop", "reason": decision.reason}
+
+
+def _work(work: LocalWork) -> dict[str, Any]:
+    from fedops.app.snapshot import time_text
+
+    trained_at = time_text(work.trained_at) if work.trained_at is not None else None
+    return dataclasses.asdict(work) | {"trained_at": trained_at}
 
 
 def _site(line: SiteLine) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fedops import __version__
-from fedops.core.errors import ConfigError
+from fedops.core.errors import ConfigError, MainFileError
 from fedops.core.ids import FEDERATION_PATH
 
 if TYPE_CHECKING:
@@ -107,11 +107,19 @@ def federation_root(start: Path) -> Path:
 
 
 def read_federation(root: Path) -> Federation:
-    """federation.yaml of a work tree: says which forge and store to talk to."""
+    """federation.yaml of a work tree: says which forge and store to talk to.
+
+    Raises:
+        MainFileError: it cannot be used.
+    """
     from fedops.core.documents import load_document
     from fedops.core.settings import Federation
 
-    return load_document((root / FEDERATION_PATH).read_bytes(), Federation, str(FEDERATION_PATH))
+    try:
+        return load_document((root / FEDERATION_PATH).read_bytes(), Federation, str(FEDERATION_PATH))
+    except ConfigError as e:
+        hint = "if main has it so, a lead corrects it there and `git pull` brings it; nothing of yours is lost"
+        raise MainFileError(e.message, hint=hint) from e
 
 
 def origin_folder(repo: GitRepository, root: Path) -> Path:

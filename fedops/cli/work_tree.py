@@ -9,6 +9,10 @@ _WHY = {
     "other_branch": ("it is on another branch", "git switch main && git pull"),
     "dirty": ("it has changes, or files that are in the way", "git status, then git pull"),
     "diverged": ("it has commits of its own", "git pull --rebase"),
+    **{
+        begun: (f"a {begun} is not finished in it", f"git {begun} --continue, or to give it up: git {begun} --abort")
+        for begun in ("rebase", "merge", "cherry-pick", "revert")
+    },
 }
 
 

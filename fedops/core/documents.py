@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -12,6 +13,7 @@ from fedops.core.errors import ConfigError
 from fedops.core.yaml_reader import MAX_DEPTH, MAX_TEXT_BYTES, Lines, parse_yaml
 
 MAX_DOCUMENT_BYTES = MAX_TEXT_BYTES
+_LONGEST_KEY = 40  # characters; none of ours is longer, and comparing takes the square of it
 Json = Any
 
 
@@ -132,7 +134,31 @@ def dump_json(document: Any) -> bytes:
     return (json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def explain(error: ValidationError, where: str, lines: Lines) -> str:
+def _documents_in(annotation: Any) -> Iterator[type[Document]]:
+    """The kinds of documents that a field may hold, also in a list, a map or a choice."""
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _documents_in(argument)
+
+
+def _known_keys(model: type[Document], place: Sequence[int | str]) -> list[str]:
+    """The keys that a document may have at a place within it; a place's indexes and names of a map are passed over."""
+    kinds = [model]
+    for part in place:
+        fields = [info for kind in kinds for name, info in kind.model_fields.items() if part in (name, info.alias)]
+        kinds = [below for info in fields for below in _documents_in(info.annotation)] or kinds
+    return [info.alias or name for kind in kinds for name, info in kind.model_fields.items()]
+
+
+def _unknown(model: type[Document], place: Sequence[int | str]) -> str:
+    """What to say of a key that nothing has, with the one that was probably meant."""
+    key = str(place[-1])
+    near = get_close_matches(key, _known_keys(model, place[:-1]), 1) if len(key) <= _LONGEST_KEY else []
+    return f"unknown key, did you mean {near[0]}?" if near else "unknown key"
+
+
+def explain(error: ValidationError, model: type[Document], where: str, lines: Lines) -> str:
     """The first fault as `where:line: key: message`, and how many more there are."""
     faults = error.errors(include_url=False)
     first = faults[0]
@@ -148,7 +174,8 @@ def explain(error: ValidationError, where: str, lines: Lines) -> str:
     got = "" if first["type"] in ("missing", "extra_forbidden") or len(shown) > 80 else f", got {shown}"
     missing = ".".join(str(p) for p in loc[len(at) :])
     name = f"{key}.{missing}".strip(".") if first["type"] in ("missing", "extra_forbidden") else key
-    what = {"missing": "required, but absent", "extra_forbidden": "unknown key"}.get(first["type"], first["msg"])
+    what = "required, but absent" if first["type"] == "missing" else first["msg"]
+    what = _unknown(model, loc) if first["type"] == "extra_forbidden" else what
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return f"{place}: {name}: {what}{got}{more}" if name else f"{place}: {what}{got}{more}"
 
@@ -163,7 +190,7 @@ def validate(value: Json, model: type[Model], where: str, lines: Lines | None = 
         # Through JSON text: in pydantic's strict mode only JSON lists may become tuples.
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as e:
-        raise ConfigError(explain(e, where, lines or {})) from e
+        raise ConfigError(explain(e, model, where, lines or {})) from e
 
 
 def load_document(data: bytes, model: type[Model], where: str) -> Model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 Cause = Literal["auth", "temporary", "permanent"]
+ORIGIN_MISSING = "origin_missing"  # slug: the folder that origin names is not there
 
 
 class FedopsError(Exception):
@@ -31,6 +32,10 @@ class ConfigError(FedopsError):
     """A file that people edit, or a command line, cannot be used."""
 
     slug = "config_invalid"
+
+
+class MainFileError(ConfigError):
+    """A file of main cannot be used: whoever goes on for ever waits until a lead has corrected it."""
 
 
 class StoreError(FedopsError):
@@ -61,3 +66,8 @@ class TrainingError(FedopsError):
     """A site's own training code did not give a usable result."""
 
     slug = "training_failed"
+
+
+def passes(error: FedopsError) -> bool:
+    """True if a service that meets the error waits and tries again: an origin's folder may not be mounted yet."""
+    return error.cause == "temporary" or error.slug == ORIGIN_MISSING

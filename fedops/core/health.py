@@ -132,6 +132,7 @@ class WorkTree:
     changed: number of tracked files with changes.
     ahead, behind: commits of it alone, and of origin's main alone.
     ignored: `.fedops/` is git-ignored.
+    unfinished: what was begun here and waits for a person, such as "rebase"; None: nothing.
     """
 
     branch: str | None
@@ -139,10 +140,14 @@ class WorkTree:
     ahead: int
     behind: int
     ignored: bool
+    unfinished: str | None = None
 
 
 def check_work_tree(tree: WorkTree, main: str) -> Check:
     name = "work tree"
+    if tree.unfinished is not None:
+        command = f"git {tree.unfinished} --continue, or to give it up: git {tree.unfinished} --abort"
+        return Check(name, "warning", f"a {tree.unfinished} is not finished", "none", command)
     if tree.branch != main:
         return Check(name, "warning", f"on {tree.branch or 'no branch'}", f"on {main}", f"git switch {main}")
     if tree.changed:

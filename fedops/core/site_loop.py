@@ -147,7 +147,20 @@ class Online:
     """They answer again."""
 
 
-Told = PulledModel | Trained | HandedIn | Refusal | Replaced | Offline | Online | Pause
+@dataclass(frozen=True)
+class Unusable:
+    """A file of main cannot be used; a lead has to correct it, and it is looked at again."""
+
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Usable:
+    """All files of main can be used again."""
+
+
+Told = PulledModel | Trained | HandedIn | Refusal | Replaced | Offline | Online | Unusable | Usable | Pause
 
 
 def next_step(view: SiteView) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 
 KINDS = (
@@ -44,6 +45,20 @@ def public_key_fault(text: str) -> str | None:
 def key_body(key: str) -> str:
     """Type and key material of a public key line, without its comment: what makes two lines the same key."""
     return " ".join(key.split()[:2])
+
+
+def fingerprint(key: str) -> str:
+    """A public key as `ssh-keygen -l` shows it: SHA256 in base64, then the comment in brackets if there is one.
+
+    Raises:
+        ValueError: not a public key line.
+    """
+    words = key.split(maxsplit=2)
+    if len(words) < 2:
+        raise ValueError("not a public key line")
+    digest = hashlib.sha256(base64.b64decode(words[1], validate=True)).digest()
+    shown = "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+    return f"{shown} ({words[2].strip()})" if len(words) > 2 else shown
 
 
 def normalised_key(text: str) -> str:

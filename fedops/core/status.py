@@ -107,15 +107,22 @@ class LocalWork:
     Attributes:
         pulled: newest version whose model is here.
         trained: newest version with a finished training.
+        sha256: of that training's update, hex: what `fedops submit` would hand in.
+        trained_at: when it ended; None: nobody noted it.
     """
 
     pulled: int | None
     trained: int | None
+    sha256: str | None = None
+    trained_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """CI makes no version before a person has put this right: tags of versions that nobody published."""
+    """CI makes no version before a person has put this right.
+
+    Tags of versions that nobody published, or a policy that asks for what is not computed.
+    """
 
     findings: tuple[Finding, ...]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ MAX_FINDINGS = 50  # of one stage: more tell a person nothing new, and a hostile
 _MODES: dict[str, Slug] = {"120000": "symlink_refused", "160000": "submodule_refused"}
 _PLAIN = "100644"
 _OF_CI = ("sites", "global")
+_SEPARATOR = re.compile(r"[/\\]")
+_SHORT_NAME = re.compile(r"~\d")  # as Windows makes one of a long name
 
 
 def is_submission(changes: Sequence[Change]) -> bool:
@@ -38,7 +41,13 @@ def is_for_people(changes: Sequence[Change]) -> bool:
 
     The one file there that is nobody's, and that `fedops upgrade` writes, may change.
     """
-    return all(_fold(c.path.partition("/")[0]) not in _OF_CI or _is_guide(c) for c in changes)
+    return not any(_is_of_ci(_SEPARATOR.split(c.path)[0]) for c in changes if not _is_guide(c))
+
+
+def _is_of_ci(folder: str) -> bool:
+    """True if some file system might take a folder at the top for sites/ or global/."""
+    seen = "".join(c for c in _fold(folder) if unicodedata.category(c) != "Cf").rstrip(". ")
+    return seen in _OF_CI or _SHORT_NAME.search(folder) is not None
 
 
 def _is_guide(change: Change) -> bool:

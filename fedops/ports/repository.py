@@ -59,7 +59,10 @@ class Repository(Protocol):
         ...
 
     def changes(self, base: CommitId, head: CommitId) -> Sequence[Change]:
-        """What head changes since its merge base with `base`; renames are never detected."""
+        """What head changes since its merge base with `base`; renames are never detected.
+
+        A criss-cross of merges leaves several bases. What differs from any of them is a change then: a merge may undo it.
+        """
         ...
 
     def commits(self, after: CommitId | None, until: CommitId) -> Iterator[Commit]:

@@ -17,6 +17,8 @@ from fedops.core.site_loop import (
     Replaced,
     Told,
     Trained,
+    Unusable,
+    Usable,
 )
 from fedops.core.status import OpenPull
 from fedops.render.submission import metrics_text
@@ -50,6 +52,10 @@ def told_lines(told: Told, site: str) -> list[str]:
             return [f"cannot go on: {clean(told.message, _TEXT)}", "  trying again until it answers"]
         case Online():
             return ["it answers again"]
+        case Unusable():
+            return [f"waits until main can be used: {clean(told.message, _TEXT)}", f"  hint: {told.hint}"]
+        case Usable():
+            return ["main can be used again"]
         case Pause():
             return list(pause_lines(told, site))
         case _:

@@ -31,6 +31,7 @@ _STOPPED = {
 
 MOST_ROWS = 40
 MOST_SILENCES = 5
+_REASON = 200  # columns of what is wrong with a policy
 # Who is shown first where not all are: those that somebody must do something about.
 _FIRST = ("refused", "open", "ready", "new", "due", "suspended", "done")
 
@@ -57,7 +58,7 @@ def status_text(report: StatusReport, now: dt.datetime, *, every: bool = False) 
         filter(None, [_beats(report, now, None if whole else MOST_ROWS), _silent(report, every=every)])
     ):
         blocks.append(heard)
-    if own := _own(report):
+    if own := _own(report, now):
         blocks.append(own)
     warnings = [_warning(f) for f in report.faults]
     if not every and len(warnings) > MOST_ROWS:
@@ -131,14 +132,17 @@ def _rejected(report: StatusReport) -> str:
 
 
 def _blocked(report: StatusReport, blocked: Blocked) -> str:
-    """Which tags stop everything."""
+    """Which tags, or which policy, stop everything."""
+    if blocked.findings[0].slug == "policy_invalid":
+        return f"stopped: {clean(str(blocked.findings[0].got), _REASON)}; CI makes no version until a lead has put that right"
+    tags = [fault for fault in blocked.findings if fault.slug != "policy_invalid"]
     current = GlobalVersion(report.version)
-    above = [fault.where for fault in blocked.findings if fault.where != current.tag]
+    above = [fault.where for fault in tags if fault.where != current.tag]
     said = []
     if above:
         stand = "stands" if len(above) == 1 else "stand"
         said.append(f"{listed(above, 3)} {stand} above {current.short}, the current version on main")
-    if len(above) < len(blocked.findings):
+    if len(above) < len(tags):
         said.append(f"{current.tag} does not name the commit that made {current.short}")
     return f"stopped: {'; '.join(said)}; CI makes no version until a lead has put that right"
 
@@ -259,7 +263,7 @@ def _beat(beat: Heartbeat, now: dt.datetime) -> tuple[str, str]:
     return ago(beat.at, now), f"{stalled}{beat.state}, {name}"
 
 
-def _own(report: StatusReport) -> str:
+def _own(report: StatusReport, now: dt.datetime) -> str:
     """This clone's own work and its next command."""
     if report.own is None:
         return ""
@@ -269,6 +273,9 @@ def _own(report: StatusReport) -> str:
     facts = [f"this clone: {report.own}"]
     facts.append("nothing pulled yet" if work.pulled is None else f"{GlobalVersion(work.pulled).short} pulled")
     if work.trained is not None:
-        facts.append(f"trained on {GlobalVersion(work.trained).short}")
+        # Which result it is: a training that was broken off since leaves none.
+        ended = [] if work.trained_at is None else [ago(work.trained_at, now)]
+        which = ", ".join([*ended, *([short(work.sha256)] if work.sha256 else [])])
+        facts.append(f"trained on {GlobalVersion(work.trained).short}" + (f" ({which})" if which else ""))
     idle = "nothing, this was the last version" if report.final else "nothing to do but wait"
     return f"{', '.join(facts)}\nnext: {report.next_command or idle}"

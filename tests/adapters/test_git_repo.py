@@ -97,12 +97,6 @@ def test_a_clone_into_a_folder_with_files_is_refused_and_leaves_them(origin: Pat
     GitRepository.clone(str(origin), tmp_path / "empty").close()
 
 
-def test_a_clone_from_nowhere_is_temporary(tmp_path: Path) -> None:
-    with pytest.raises(GitError) as caught:
-        GitRepository.clone(str(tmp_path / "none.git"), tmp_path / "c")
-    assert caught.value.cause == "temporary"
-
-
 def test_an_address_never_runs_a_command(tmp_path: Path) -> None:
     for url in (f"ext::touch {tmp_path}/pwned", f"--upload-pack=touch {tmp_path}/pwned"):
         with pytest.raises(GitError):
@@ -501,15 +495,15 @@ def test_a_connection_that_breaks_once_is_temporary(repo: GitRepository, tmp_pat
     assert repo.push([update])
 
 
-def test_an_origin_that_is_away_is_temporary_and_nothing_looks_fresh(
+def test_an_origin_that_is_away_is_named_and_nothing_looks_fresh(
     repo: GitRepository, origin: Path, tmp_path: Path
 ) -> None:
     main, commit = main_of(repo), child(repo)
     origin.rename(tmp_path / "away")
     for ask in (repo.fetch, lambda: repo.push([RefUpdate(MAIN, main, commit)])):
-        with pytest.raises(GitError) as caught:
+        with pytest.raises(GitError, match=f"{origin}: no such folder") as caught:
             ask()
-        assert caught.value.cause == "temporary"
+        assert (caught.value.cause, caught.value.slug) == ("permanent", "origin_missing")
     (tmp_path / "away").rename(origin)
     repo.fetch()
     assert repo.resolve("main") == main

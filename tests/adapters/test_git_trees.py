@@ -128,3 +128,21 @@ def test_objects_that_are_missing_are_named(ground: Ground) -> None:
         ground.trees().find(named_wrong, "a")
     assert e.value.slug == "object_corrupt"
     assert ground.objects.size(BlobId(blob)) == 1
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_tree_of_very_many_entries_is_left_to_git(twice: bool, ground: Ground) -> None:
+    """A commit that nobody has seen may hold one: what it costs must not grow with its square, nor stay in memory."""
+    blob, empty = ground.write("blob", b"1"), ground.tree()
+    entries = [(TREE, b"zz" if twice else b"z%05d" % n, empty) for n in range(10_000)]
+    commit = ground.commit(ground.tree((FILE, b"a", blob), *entries))
+    trees = ground.trees()
+    assert trees.find(commit, "a") is None
+    assert [e.blob for e in trees.entries(commit, "a")] == [blob]
+
+
+def test_a_tree_that_is_named_in_capitals_is_left_to_git(ground: Ground) -> None:
+    tree = ground.tree((FILE, b"a", ground.write("blob", b"1")))
+    commit = ground.commit(tree.upper())
+    assert ground.trees().find(commit, "a") is None
+    assert ground.trees().entries(commit, "a") == ground.listed(commit, "a") != ()

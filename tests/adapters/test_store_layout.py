@@ -210,7 +210,7 @@ def test_store_whose_folder_is_not_there_is_broken_not_empty(
         store.root.write_text("x")
     for call in _every_call(store, update, put, tmp_path / "x"):
         error = _fault(call)
-        assert (error.slug, error.cause) == ("registry_unavailable", "permanent")
+        assert (error.slug, error.cause) == ("registry_unavailable", "temporary")
         assert str(store.root) in error.message
         assert "mount" in error.hint
     assert what == "a file" or not store.root.exists()

@@ -14,9 +14,21 @@ from fedops.app.run import Asked, run
 from fedops.app.submit import Submitted, submit
 from fedops.app.train import TrainedNow, train
 from fedops.app.work import Work
-from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, StoreError, TrainingError
+from fedops.core.errors import ConfigError, FedopsError, ForgeError, GitError, MainFileError, StoreError, TrainingError
 from fedops.core.ids import RepoPath, SiteId, record_path
-from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Replaced, Told, Trained
+from fedops.core.site_loop import (
+    HandedIn,
+    Offline,
+    Online,
+    Pause,
+    PulledModel,
+    Refusal,
+    Replaced,
+    Told,
+    Trained,
+    Unusable,
+    Usable,
+)
 from fedops.ports import TrainingJob
 from tests.core.samples import version
 from tests.fakes_forge import FakeForge
@@ -542,6 +554,67 @@ def test_what_a_person_must_change_ends_the_run(
     with pytest.raises(type(error)) as e:
         loop(world, Code(), once=False)
     assert e.value is error
+    assert world.clock.slept == []
+
+
+AGGREGATION = RepoPath("policies/aggregation.yaml")
+
+
+def broken_policy(world: World, text: str) -> None:
+    world.change({AGGREGATION: f"schema: fedops.aggregation/v1\n{text}\n".encode()})
+
+
+def test_while_main_cannot_be_used_it_waits_tells_that_once_and_goes_on_after_the_leads_correction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = Code(), list[Told]()
+    broken_policy(world, "trigger: {quorun: 2}")
+    slept = days(
+        world,
+        monkeypatch,
+        [
+            lambda: None,
+            lambda: broken_policy(world, "trigger: {quorum: x}"),
+            lambda: None,
+            lambda: broken_policy(world, "trigger: {quorum: 2}"),
+        ],
+    )
+    with pytest.raises(Enough):
+        loop(world, code, told=told, once=False, poll_seconds=40.0)
+    assert slept == [40.0] * 5
+    assert [type(t) for t in told] == [Unusable, Unusable, Usable, PulledModel, Trained, HandedIn, Pause]
+    first = told[0]
+    assert isinstance(first, Unusable)
+    assert first.message == "policies/aggregation.yaml:2: trigger.quorun: unknown key, did you mean quorum?"
+    assert first.hint == "a lead corrects it on main; nothing of yours is lost"
+    assert code.begun == [0]
+
+
+def test_what_it_waited_for_is_told_again_once_main_is_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[Told]()
+    actions = [lambda: broken_policy(world, "triger: {}"), lambda: broken_policy(world, "trigger: {quorum: 2}")]
+    days(world, monkeypatch, actions)
+    with pytest.raises(Enough):
+        loop(world, Code(), told=told, once=False)
+    assert [type(t) for t in told[3:]] == [Pause, Unusable, Usable, Pause]
+
+
+def test_an_origin_that_answers_with_a_policy_that_cannot_be_used_is_told_to_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[Told]()
+    broken_policy(world, "triger: {}")
+    fail(world.forges[A], "open_pulls", offline(ForgeError, 1), monkeypatch)
+    days(world, monkeypatch, [lambda: None])
+    with pytest.raises(Enough):
+        loop(world, Code(), told=told, once=False)
+    assert [type(t) for t in told] == [Offline, Online, Unusable]
+
+
+def test_asked_to_run_once_it_ends_where_main_cannot_be_used(world: World) -> None:
+    broken_policy(world, "triger: {}")
+    with pytest.raises(MainFileError, match="did you mean trigger"):
+        loop(world, Code())
     assert world.clock.slept == []
 
 

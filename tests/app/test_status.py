@@ -261,7 +261,7 @@ def test_own_work_and_the_command_that_follows_from_it(world: World) -> None:
     save_file(moved(1), here.update(0))
     said = Trained(site=A, base_version=0, num_examples=5, metrics={}, sha256="0" * 64, size=1)
     write_document(here.result(0), said)
-    assert (look(world).work, look(world).next_command) == (LocalWork(0, 0), "fedops submit")
+    assert (look(world).work, look(world).next_command) == (LocalWork(0, 0, "0" * 64), "fedops submit")
 
 
 def test_a_version_without_a_tag_was_made_when_its_record_says(world: World) -> None:

@@ -118,7 +118,31 @@ def test_no_message_repeats_a_secret_or_steers_the_terminal(
 def test_an_interrupt_ends_with_130(error: BaseException, ending: Callable[..., Ran]) -> None:
     ran = ending(error)
     assert (ran.code, ran.out) == (130, "")
-    assert ran.err.strip() == "interrupted; run the same command again: it goes on where it stopped"
+    assert ran.err.strip() == "interrupted; run the same command again: it begins anew"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("submit",), "again: it goes on where it stopped"),
+        (("ci", "reconcile"), "again: it goes on where it stopped"),
+        (("local", "up"), "again: it goes on where it stopped"),
+        (("local", "run"), "again: it begins anew"),
+        (("train", "--again"), "it trains from the start; the result of an earlier training stays as it was"),
+        (("demo",), "again with --replace: it removes what is there, and begins anew"),
+    ],
+)
+def test_what_an_interrupted_command_does_when_it_is_repeated_is_true_of_that_command(
+    command: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "invoke", stopped)
+    ran = in_process(tmp_path, *command)
+    assert ran.code == 130
+    assert ran.err.strip().startswith("interrupted; ")
+    assert ran.err.strip().endswith(says)
 
 
 def test_other_ends_of_click_keep_their_exit_code(ending: Callable[..., Ran]) -> None:
@@ -309,7 +333,8 @@ def test_an_origin_without_a_main_branch_says_so(arguments: list[str], tmp_path:
 def test_a_broken_federation_file_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "federation.yaml").write_text("schema: fedops.federation/v1\nname: fed\nname: twice\n")
     ran = in_process(tmp_path, "status")
-    assert (ran.code, ran.err) == (2, "error: federation.yaml:3: repeated key 'name'\n")
+    hint = "if main has it so, a lead corrects it there and `git pull` brings it; nothing of yours is lost"
+    assert (ran.code, ran.err) == (2, f"error: federation.yaml:3: repeated key 'name'\n  hint: {hint}\n")
 
 
 def without(program: str, tmp_path: Path, folder: Path, *arguments: str) -> Any:

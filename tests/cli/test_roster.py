@@ -115,13 +115,56 @@ def test_a_clone_without_a_key_signs_nothing(
     monkeypatch.chdir(site)
     capsys.readouterr()
     assert run(["join", "hospital-a"]) == 0
-    assert capsys.readouterr().out == (
+    out, err = capsys.readouterr()
+    assert out == (
         "this clone is hospital-a's; it has no key and signs nothing\nthe roster on main has this site: active\n"
     )
+    assert "FO-236" in err
+    assert "fedops join SITE --generate-key" in err
     assert run(["join", "hospital-a", "--generate-key"]) == 0
     out = capsys.readouterr().out
     assert "active, but not this key" in out
     assert out.splitlines()[-1].startswith("  fedops site add hospital-a --key 'ssh-ed25519 ")
+
+
+def test_a_site_without_a_key_is_told_before_it_trains(
+    lead: Path, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line for the lead is not shown where it would put a site on the roster that can hand in nothing."""
+    monkeypatch.chdir(site)
+    assert run(["join", "hospital-a"]) == 0
+    out, err = capsys.readouterr()
+    assert ("fedops site add" in out, "FO-236" in err) == (False, True)
+    assert run(["join", "hospital-a", "--format", "json"]) == 0
+    assert [f["slug"] for f in document(capsys)["findings"]] == ["key_missing"]
+    monkeypatch.chdir(lead)
+    add = ["site", "add", "hospital-a", "--login", "a", "--id", "5"]
+    assert run([*add, "--format", "json"]) == 0
+    done = document(capsys)
+    assert (done["ok"], [(f["id"], f["severity"]) for f in done["findings"]]) == (True, [("FO-236", "warning")])
+    assert run(add) == 0
+    assert "warning: policies/sites.yaml: hospital-a: the site has no key" in capsys.readouterr().err
+    monkeypatch.chdir(site)
+    assert run(["join", "hospital-a", "--generate-key"]) == 0
+    out, err = capsys.readouterr()
+    assert "FO-236" not in err
+    monkeypatch.chdir(lead)
+    assert run(shlex.split(out.splitlines()[-1])[1:]) == 0
+    assert "FO-236" not in capsys.readouterr().err
+
+
+def test_an_unfinished_rebase_is_named_and_left(lead: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lead / "README.md").write_text("mine\n")
+    git(lead, "commit", "-qam", "mine")
+    git(lead, "checkout", "-q", "--detach", "HEAD~1")
+    (lead / "README.md").write_text("theirs\n")
+    git(lead, "commit", "-qam", "theirs")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(lead, "rebase", "-q", "HEAD", "main")
+    assert run(["site", "add", "clinic", "--login", "c", "--id", "3"]) == 0
+    err = capsys.readouterr().err
+    assert "the work tree was left as it is: a rebase is not finished in it" in err
+    assert "git rebase --continue, or to give it up: git rebase --abort" in err
 
 
 def test_suspend_activate_and_list(lead: Path, capsys: pytest.CaptureFixture[str]) -> None:

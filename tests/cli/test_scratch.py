@@ -43,7 +43,7 @@ def tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def left_behind(parent: Path, name: str = "fedops-dead") -> Path:
+def left_behind(parent: Path, name: str = "fedops-scratch-dead") -> Path:
     """What a killed command leaves."""
     folder = parent / name
     folder.mkdir(mode=0o700)
@@ -164,15 +164,15 @@ def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp: Path) -> None:
 def test_links_are_never_followed(tmp: Path, tmp_path: Path) -> None:
     """Attack: somebody who may write to the parent lets a name of ours lead to what is dear to us."""
     dear = left_behind(tmp_path, "dear")
-    (tmp / "fedops-link").symlink_to(dear)
-    inside = left_behind(tmp, "fedops-with-links")
+    (tmp / "fedops-scratch-link").symlink_to(dear)
+    inside = left_behind(tmp, "fedops-scratch-with-links")
     (inside / "out").symlink_to(dear)
     (inside / "inner" / "out").symlink_to(dear)
-    locked = left_behind(tmp, "fedops-linked-lock")
+    locked = left_behind(tmp, "fedops-scratch-linked-lock")
     (locked / LOCK).unlink()
     (locked / LOCK).symlink_to(dear / LOCK)
     sweep(tmp)
-    assert sorted(p.name for p in tmp.iterdir()) == ["fedops-link", "fedops-linked-lock"]
+    assert sorted(p.name for p in tmp.iterdir()) == ["fedops-scratch-link", "fedops-scratch-linked-lock"]
     assert (dear / "inner" / "base.model").read_bytes() == b"a model"
     assert len(list(locked.iterdir())) == 3
 
@@ -200,13 +200,13 @@ def test_a_lock_of_others_in_a_folder_of_ours_is_none(tmp: Path, monkeypatch: py
 
 def test_what_is_not_surely_a_killed_commands_stays(tmp: Path) -> None:
     """No lock, as of something else of that name; one of another machine; a queue in its place; a file; another name."""
-    (tmp / "fedops-data").mkdir()
-    (tmp / "fedops-data" / "thesis.tex").write_text("years of work")
-    (left_behind(tmp, "fedops-shared") / LOCK).write_bytes(b"another machine")
-    queue = left_behind(tmp, "fedops-queue")
+    (tmp / "fedops-scratch-data").mkdir()
+    (tmp / "fedops-scratch-data" / "thesis.tex").write_text("years of work")
+    (left_behind(tmp, "fedops-scratch-shared") / LOCK).write_bytes(b"another machine")
+    queue = left_behind(tmp, "fedops-scratch-queue")
     (queue / LOCK).unlink()
     os.mkfifo(queue / LOCK)
-    (tmp / "fedops-file").write_text("")
+    (tmp / "fedops-scratch-file").write_text("")
     left_behind(tmp, "other")
     before = sorted(tmp.rglob("*"))
     sweep(tmp)
@@ -226,7 +226,7 @@ def test_all_temporary_files_of_a_command_lie_in_its_folder(tmp: Path) -> None:
 def test_a_folder_that_was_just_made_or_emptied_when_its_command_was_killed_goes_after_an_hour(
     age_hours: float, holds: str, tmp: Path
 ) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="fedops-"))
+    folder = Path(tempfile.mkdtemp(prefix="fedops-scratch-"))
     if holds != "nothing":
         (folder / f"{LOCK}.new").write_bytes(os.uname().nodename.encode())
     os.utime(folder, (time.time() - age_hours * 3600,) * 2)
@@ -236,11 +236,11 @@ def test_a_folder_that_was_just_made_or_emptied_when_its_command_was_killed_goes
 
 def test_an_old_folder_that_may_be_somebodys_stays(tmp: Path) -> None:
     """Named by a person, or open to others, or with more in it than a lock; or its lock is held."""
-    (tmp / "fedops-ward-7").mkdir(mode=0o700)
-    (tmp / "fedops-hospital").mkdir(mode=0o755)
-    used = Path(tempfile.mkdtemp(prefix="fedops-"))
+    (tmp / "fedops-scratch-ward-7").mkdir(mode=0o700)
+    (tmp / "fedops-scratch-hospital").mkdir(mode=0o755)
+    used = Path(tempfile.mkdtemp(prefix="fedops-scratch-"))
     (used / "model").write_bytes(b"a model")
-    held = Path(tempfile.mkdtemp(prefix="fedops-"))
+    held = Path(tempfile.mkdtemp(prefix="fedops-scratch-"))
     (held / f"{LOCK}.new").write_bytes(os.uname().nodename.encode())
     before = sorted(tmp.rglob("*"))
     for path in tmp.iterdir():
@@ -302,7 +302,7 @@ def test_where_nothing_can_be_locked_nothing_is_swept(tmp: Path, monkeypatch: py
 def test_many_who_start_at_once_sweep_only_the_dead(tmp: Path) -> None:
     """Each has its folder from first to last, whoever else starts, ends and sweeps meanwhile."""
     wrong: list[str] = []
-    dead = [left_behind(tmp, f"fedops-dead-{n}") for n in range(40)]
+    dead = [left_behind(tmp, f"fedops-scratch-dead-{n}") for n in range(40)]
     begin = threading.Barrier(8)
 
     def one(number: int) -> None:
@@ -335,7 +335,7 @@ def test_two_processes_that_sweep_the_same_folder_agree(tmp: Path, tmp_path: Pat
         "        assert (folder / 'mine').read_text() == str(turn)\n"
     )
     for n in range(60):
-        left_behind(tmp, f"fedops-dead-{n}")
+        left_behind(tmp, f"fedops-scratch-dead-{n}")
     env = os.environ | {"TMPDIR": str(tmp)}
     running = [
         subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.PIPE, text=True) for _ in range(3)

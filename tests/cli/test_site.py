@@ -174,7 +174,14 @@ def test_a_key_on_the_command_line_signs(world: World, fedops: Fedops) -> None:
     save_file(moved(2), world.root(A) / "mine.safetensors")
     arguments = ("submit", "mine.safetensors", "--examples", "5")
     _, err = fedops(*arguments, "--key", str(world.key("stranger")), code=3)
-    assert "FO-235" in err or "FO-233" in err
+    assert "FO-233" in err
+    assert "signed by a key that is not on the roster -> a key of hospital-a in policies/sites.yaml" in err
+    listed = subprocess.run(["ssh-keygen", "-l", "-f", f"{world.key('stranger')}.pub"], capture_output=True, check=True)
+    assert listed.stdout.split()[1].decode() in err, "the lead can compare it with the roster"
+    assert "fedops join SITE --generate-key" in err
+    _, err = fedops(*arguments, "--key", "nowhere", code=2)
+    assert "nowhere: no such key file" in err
+    assert ".fedops/site.yaml" in err
     fedops(*arguments, "--key", str(world.key(A)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fedops.cli.status import status_document
 from fedops.core.facts import Wait
 from fedops.core.findings import finding
-from fedops.core.status import Blocked, Heartbeat, Silence, SiteLine, StatusReport
+from fedops.core.status import Blocked, Heartbeat, LocalWork, Silence, SiteLine, StatusReport
 from tests.core.samples import minutes
 from tests.render.goldens_site import A, B, C, report
 
@@ -39,6 +39,13 @@ def test_stray_tags_stop_and_are_findings() -> None:
     got = as_json(report(Blocked((stray,)), faults=(stray,)))
     assert got["decision"] == {"kind": "stop", "reason": "tags"}
     assert [(f["slug"], f["where"]) for f in got["findings"]] == [("tag_moved", "global@v9.0.0")]
+
+
+def test_a_policy_that_is_not_computed_stops_and_the_training_at_hand_has_its_time() -> None:
+    fault = finding("policy_invalid", "policies/aggregation.yaml", got="strategy 'median' -> one of fedavg")
+    got = as_json(report(Blocked((fault,)), faults=(fault,), work=LocalWork(8, 8, "ab" * 32, minutes(0))))
+    assert got["decision"] == {"kind": "stop", "reason": "policy"}
+    assert got["work"] == {"pulled": 8, "trained": 8, "sha256": "ab" * 32, "trained_at": "2026-03-02T09:00:00Z"}
 
 
 def test_what_sites_claim_and_since_when_they_are_stalled_are_times() -> None:

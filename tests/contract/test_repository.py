@@ -363,6 +363,28 @@ def test_changes_are_those_since_the_merge_base_and_a_rename_is_two(world: World
     assert repository.changes(main, base) == ()
 
 
+def test_a_criss_cross_of_merges_hides_no_change(world: World) -> None:
+    """The head has merged what main has merged, and kept one side: to merge it would undo the other."""
+    repository = world.clone()
+    root = repository.write_commit([], files(k=b"k"), "m", at=AT)
+    one = repository.write_commit([root], files(a=b"1"), "m", at=AT)
+    two = repository.write_commit([root], files(b=b"2"), "m", at=AT)
+    main = repository.write_commit([one, two], files(b=b"2"), "m", at=AT)
+    head = repository.write_commit([two, one], files(p=b"3"), "m", at=AT)
+    changes = repository.changes(main, head)
+    assert [(c.path, c.status) for c in changes] == [("a", "D"), ("b", "A"), ("p", "A")]
+
+
+def test_more_merge_bases_than_people_leave_break_the_lineage(world: World) -> None:
+    repository = world.clone()
+    root = repository.write_commit([], files(k=b"k"), "m", at=AT)
+    sides = [repository.write_commit([root], {RepoPath(f"s{n}"): b"s"}, "m", at=AT) for n in range(9)]
+    main, head = (repository.write_commit(parents, {}, "m", at=AT) for parents in (sides, sides[::-1]))
+    with pytest.raises(GitError) as caught:
+        repository.changes(main, head)
+    assert caught.value.slug == "lineage_broken"
+
+
 def test_histories_without_common_ancestor_break_the_lineage(world: World) -> None:
     repository = world.clone()
     one = repository.write_commit([], files(a=b"1"), "m", at=AT)

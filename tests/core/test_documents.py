@@ -156,7 +156,8 @@ def test_loose_yaml_is_refused_with_file_and_line(data: bytes, message: str) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("schema: fedops.sites/v1\nsits: {}\n", "p.yaml:2: sits: unknown key"),
+        ("schema: fedops.sites/v1\nsits: {}\n", "p.yaml:2: sits: unknown key, did you mean sites?"),
+        ("schema: fedops.sites/v1\ncolour: {}\n", "p.yaml:2: colour: unknown key"),
         ("leads: []\n", "p.yaml:1: schema: required, but absent"),
         ("schema: fedops.sites/v2\n", "p.yaml:1: schema: Input should be 'fedops.sites/v1', got 'fedops.sites/v2'"),
         (
@@ -245,3 +246,31 @@ def test_depth_is_counted_in_places_and_what_is_too_deep_ends_the_reading() -> N
         parse_yaml(b"[" * 33 + b"1" + b"]" * 33, "f.yaml")
     with pytest.raises(ConfigError, match="nested more than 32 deep"):
         parse_yaml(b"[" * 1_000_000, "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("trigger: {quorun: 2}", "p.yaml:2: trigger.quorun: unknown key, did you mean quorum?"),
+        ("triger: {quorum: 2}", "p.yaml:2: triger: unknown key, did you mean trigger?"),
+        ("shema: x", "p.yaml:2: shema: unknown key, did you mean schema?"),  # by its name in the file
+        # One of several kinds, and keys that stand nowhere near.
+        ("staleness: {kind: inverse, maxi: 5}", "p.yaml:2: staleness.maxi: unknown key, did you mean max?"),
+        ("trigger: {colour: 2}", "p.yaml:2: trigger.colour: unknown key"),
+        ("trigger: {quorum_of_all_the_sites_that_there_are_in_it: 2}", "unknown key"),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_one_that_was_meant(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        load_document(f"schema: fedops.aggregation/v1\n{text}\n".encode(), Aggregation, "p.yaml")
+    assert says in e.value.message
+    assert ("did you mean" in e.value.message) == ("did you mean" in says)
+
+
+def test_what_was_meant_is_found_below_names_and_in_lists() -> None:
+    text = "schema: fedops.sites/v1\nsites:\n  a:\n    accounts: [{login: x, idd: 3}]\n"
+    with pytest.raises(ConfigError, match=r"sites\.a\.accounts\.0\.\w+: .*"):
+        load_document(text.encode(), Sites, "p.yaml")
+    text = "schema: fedops.sites/v1\nsites:\n  a:\n    accounts: [{login: x, id: 3}]\n    stat: active\n"
+    with pytest.raises(ConfigError, match=r"p\.yaml:5: sites\.a\.stat: unknown key, did you mean state\?"):
+        load_document(text.encode(), Sites, "p.yaml")

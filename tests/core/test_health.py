@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,6 +122,8 @@ def tree(
     ("seen", "command"),
     [
         (tree("topic"), "git switch main"),
+        (replace(tree(None), unfinished="rebase"), "git rebase --continue, or to give it up: git rebase --abort"),
+        (replace(tree(changed=1), unfinished="merge"), "git merge --continue, or to give it up: git merge --abort"),
         (tree(None), "git switch main"),
         (tree(changed=2), "git status"),
         (tree(ahead=1), "git log origin/main.."),

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from fedops.core.ssh_keys import key_body, normalised_key, public_key_fault
+from fedops.core.ssh_keys import fingerprint, key_body, normalised_key, public_key_fault
 
 ED25519 = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(32)).decode()
 RSA = "ssh-rsa " + base64.b64encode(b"\0\0\0\x07ssh-rsa\0\0\0\x01\x03\0\0\0\x01\x05").decode()
@@ -44,3 +44,21 @@ def test_the_comment_is_no_part_of_a_key() -> None:
 
 def test_a_key_is_written_on_one_line() -> None:
     assert normalised_key(f"  {ED25519}  alice \n") == f"{ED25519} alice"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        # As `ssh-keygen -l -f` shows ED25519 above, a key of zeros.
+        (ED25519, "SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk"),
+        (f"{ED25519} a comment\n", "SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk (a comment)"),
+    ],
+)
+def test_a_key_is_named_as_ssh_keygen_does(line: str, shown: str) -> None:
+    assert fingerprint(line) == shown
+
+
+@pytest.mark.parametrize("text", ["", "ssh-ed25519", "ssh-ed25519 AAA! x"])
+def test_what_is_no_key_has_no_fingerprint(text: str) -> None:
+    with pytest.raises(ValueError, match=r"public key line|[Bb]ase64|padding"):
+        fingerprint(text)

@@ -168,6 +168,18 @@ def test_an_account_is_its_number_not_its_login() -> None:
     assert found[0].detail == {"author": "alice-a", "id": 6666}
 
 
+def test_who_has_no_account_is_told_that_the_key_is_meant() -> None:
+    _, found = validate_change(honest("hospital-a"), Account("claimed:seed", -1), SITES, extension="safetensors")
+    assert [(f.slug, f.got, f.expected) for f in found] == [
+        (
+            "site_mismatch",
+            "unsigned, or signed by a key that is not on the roster",
+            "a key of hospital-a in policies/sites.yaml",
+        )
+    ]
+    assert found[0].detail == {"author": "claimed:seed"}
+
+
 def test_a_stranger_in_an_unknown_folder_is_an_unknown_site() -> None:
     assert judge(honest("rogue-x"), MALLORY) == ("rogue-x", [("site_unknown", "sites/rogue-x")])
 
@@ -261,6 +273,24 @@ def test_changes_below_sites_make_a_submission() -> None:
 def test_what_ci_brings_is_not_for_people_however_it_is_spelled(paths: list[str], expected: bool) -> None:
     assert is_for_people([change(path) for path in paths]) is expected
     assert is_for_people([change(path, "D") for path in paths]) is expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "sites.",
+            "sites /a",
+            "global. ./version.json",
+            "sites\\hospital-a\\submission.json",
+            "SITES~1/x",
+            "global~2",
+        ),
+        *("si\u200ctes/hospital-a/submission.json", "glob\u00adal/x", "\uff53\uff49\uff54\uff45\uff53/x"),
+    ],
+)
+def test_what_some_file_system_takes_for_the_sites_or_models_folder_is_not_for_people(path: str) -> None:
+    assert not is_for_people([change(path)])
 
 
 def test_the_guide_of_the_sites_is_for_people_as_a_plain_file_alone() -> None:

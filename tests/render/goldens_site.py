@@ -8,14 +8,26 @@ from typing import Any
 
 from fedops.core.facts import Aggregate, Decision, Stop, Wait
 from fedops.core.findings import finding
-from fedops.core.forge_settings import JobRights, Package, Rule
+from fedops.core.forge_settings import ForkRuns, JobRights, Package, Publisher, Rule
 from fedops.core.health import Check, cannot
 from fedops.core.health_forge import check_forge
 from fedops.core.ids import CommitId, SiteId
 from fedops.core.made import Made
 from fedops.core.records import Source, TensorEntry, Unavailable, Witness
 from fedops.core.settings import Trigger
-from fedops.core.site_loop import HandedIn, Offline, Online, Pause, PulledModel, Refusal, Replaced, Told, Trained
+from fedops.core.site_loop import (
+    HandedIn,
+    Offline,
+    Online,
+    Pause,
+    PulledModel,
+    Refusal,
+    Replaced,
+    Told,
+    Trained,
+    Unusable,
+    Usable,
+)
 from fedops.core.status import Blocked, Heartbeat, LocalWork, OpenPull, Silence, SiteLine, StatusReport
 from fedops.render.health import health_text
 from fedops.render.history import log_text, show_text
@@ -23,7 +35,7 @@ from fedops.render.run import ran_text, told_lines
 from fedops.render.site import pull_text, train_text
 from fedops.render.status import status_text
 from fedops.render.submission import pull_body, pull_title, submit_text
-from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, WELL
+from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, TWO_LEADS, WELL, WELL_2
 from tests.core.forge_samples import SITES as FORGE_SITES
 from tests.core.samples import blob, contribution, excluded_entry, hex64, minutes, record, submission, version
 from tests.render.goldens import HOSTILE
@@ -173,6 +185,10 @@ def run_told() -> str:
         Replaced(8),
         Offline("origin: fetch: exit code 128, fatal: no route\x1b[2J to host"),
         Online(),
+        Unusable(
+            "policies/aggregation.yaml:5: trigger.quorun: unknown key, did you mean quorum?", "a lead corrects it"
+        ),
+        Usable(),
         Pause("suspended", 8),
         Pause("quorum", 8),
         Pause("closed", 8),
@@ -217,10 +233,11 @@ def doctor() -> str:
 
 
 def doctor_github() -> str:
-    """A repository set up in haste, one of which the token may read little, a site's look, level 1, and half of level 2."""
+    """Set up in haste, a token that may read little, a site's look, level 1, level 2 in half, level 2 unseen, and whole."""
     strict = Rule("pull_request", "ruleset 'careful'", f"{PAGE}/rules/7")
+    nothing = Publisher(environment=False, secret=False, repository_secret=False, keys=())
     hasty = replace(
-        WELL, other_merges=True, rules=(strict,), tag_rules=(), writers=(LENA, ALICE, EVE),
+        WELL, publisher=nothing, other_merges=True, rules=(strict,), tag_rules=(), writers=(LENA, ALICE, EVE),
         job_rights=JobRights("write", pulls=False), first_runs="first_time_contributors_new_to_github",
         packages=(("heart/global", "https://github.com/p", Package("private", None)),),
     )  # fmt: skip
@@ -231,10 +248,18 @@ def doctor_github() -> str:
     of_site = replace(WELL, account=ALICE, may_write=False)
     green = Rule("required_status_checks", "ruleset 'main'", f"{PAGE}/rules/1", ("DeployKey",), statuses=("build",))
     pulls = Rule("pull_request", "ruleset 'main'", f"{PAGE}/rules/1", ("DeployKey",), approvals=1, dismisses=True)
-    half = replace(WELL, rules=(*KEPT, pulls, green))
-    looks = ((hasty, None), (blind, None), (of_site, SiteId("hospital-a")), (WELL, None), (half, None))
+    open_to_all = Publisher(environment=True, secret=False, repository_secret=False, keys=("publish", "old"))
+    half = replace(WELL, rules=(*KEPT, pulls, green), publisher=open_to_all)
+    unseen = replace(
+        WELL_2, private=True, may_fork=False, fork_runs=ForkRuns(on=True, write_tokens=False, secrets=True)
+    )
+    unseen = replace(unseen, publisher=Publisher(NO, NO, NO, NO, NO))
+    looks = (
+        (hasty, None, FORGE_SITES), (blind, None, FORGE_SITES), (of_site, SiteId("hospital-a"), FORGE_SITES),
+        (WELL, None, FORGE_SITES), (half, None, FORGE_SITES), (unseen, None, TWO_LEADS), (WELL_2, None, TWO_LEADS),
+    )  # fmt: skip
     texts = [
-        health_text([*check_forge(seen, "main", FORGE_SITES, site, jobs_open_pulls=False)]) for seen, site in looks
+        health_text([*check_forge(seen, "main", sites, site, jobs_open_pulls=False)]) for seen, site, sites in looks
     ]
     return "\n\n".join(texts) + "\n"
 

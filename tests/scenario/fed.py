@@ -355,6 +355,7 @@ class Fed:
         files: Mapping[RepoPath, bytes | None],
         *,
         branch: str | None = None,
+        message: str = "submit",
         signed: bool = True,
         parents: Sequence[CommitId] | None = None,
     ) -> Pull:
@@ -365,7 +366,7 @@ class Fed:
         assert main is not None
         key = self.keys[who].private if signed else None
         at = self.clock.now()
-        head = repository.write_commit(parents if parents is not None else [main], files, "submit", at=at, key=key)
+        head = repository.write_commit(parents if parents is not None else [main], files, message, at=at, key=key)
         return self.forge(who).submit_pull(head, branch or f"submit/{who}", f"submit({who})", "")
 
     def submit(

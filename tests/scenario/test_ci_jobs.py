@@ -19,7 +19,7 @@ from fedops.app import reconcile as reconcile_module
 from fedops.app.merge import merge_pull as honest_merge
 from fedops.app.reconcile import Reconciled
 from fedops.cli.wire import SystemClock
-from fedops.core.errors import Cause, FedopsError, ForgeError, GitError, StoreError
+from fedops.core.errors import Cause, FedopsError, ForgeError, GitError, MainFileError, StoreError
 from tests.cli_world import BY_CLIENT, Ran, World, begun, fresh, git
 
 NO_DIGEST = "sha256:" + "0" * 64
@@ -545,6 +545,30 @@ def test_watch_goes_on_after_what_passes(world: World, monkeypatch: pytest.Monke
     ]
     assert said.out == "nothing was decided\nsomething is left: run it again\n"
     assert runs.slept == [2.0] * 3
+
+
+def test_watch_waits_while_main_cannot_be_used_and_tells_each_fault_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [MainFileError(f"policies/x.yaml:{n}: unknown key", hint="a lead") for n in (2, 2, 3)]
+    runs = Runs(monkeypatch, *faults, Reconciled(), Reconciled())
+    said = world("ci", "ci", "reconcile", "--watch", "2", code=130)
+    assert said.err.splitlines()[:-1] == [
+        "waits until main can be used: policies/x.yaml:2: unknown key",
+        "  hint: a lead",
+        "waits until main can be used: policies/x.yaml:3: unknown key",
+        "  hint: a lead",
+        "main can be used again",
+    ]
+    assert said.out == "nothing was decided\n"
+    assert runs.slept == [2.0] * 5
+
+
+def test_without_watch_a_policy_that_cannot_be_used_ends_it(world: World) -> None:
+    world.edit("policies/aggregation.yaml", lambda old: old + "triger: {quorum: 2}\n")
+    error = world.json("ci", "ci", "reconcile", code=2)["error"]
+    assert error["message"].endswith(": triger: unknown key, did you mean trigger?")
+    assert error["hint"] == "a lead corrects it on main; nothing of yours is lost"
 
 
 @pytest.mark.parametrize(("cause", "code"), [("auth", 4), ("permanent", 2)])

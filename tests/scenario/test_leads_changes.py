@@ -135,6 +135,17 @@ def test_who_is_no_lead_any_more_is_told_nothing(fed: Fed) -> None:
     assert status(fed, pull.head) is None
 
 
+def test_the_status_is_taken_back_when_its_author_leaves_the_roster(fed: Fed) -> None:
+    pull = propose(fed, "lena", POLICY)
+    fed.reconcile()
+    assert status(fed, pull.head) == GREEN
+    fed.leads = ("leo",)
+    fed.push_policies()
+    assert outcomes(fed) == {pull.number: "ignored"}, "it was told something"
+    assert status(fed, pull.head) == ("failure", "no lead's change any more")
+    assert outcomes(fed) == {}
+
+
 def test_who_makes_oneself_a_lead_is_none_before_it_is_merged(fed: Fed) -> None:
     text = fed.main().bytes_of(RepoPath("policies/sites.yaml")).decode()
     mine = text.replace(

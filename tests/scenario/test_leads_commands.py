@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,21 +45,28 @@ def status(world: GitHubWorld, number: int) -> tuple[str, str] | None:
     return said[-1] if said else None
 
 
-def merge(world: GitHubWorld, number: int) -> MergeOutcome:
-    """leo presses the button."""
-    pull = world.hub.pull(number)
-    assert pull is not None
-    with world.as_("leo"), GitRepository(world.clone("leo")) as clone:
+@contextmanager
+def forge_of(world: GitHubWorld, who: str) -> Iterator[GitHubForge]:
+    """The forge with somebody's token."""
+    with GitRepository(world.clone(who)) as clone:
         forge = GitHubForge(
             clone,
             host=host_of(world.server.api),
             name=f"{OWNER}/{NAME}",
-            token=world.token("leo"),
+            token=world.token(who),
             clock=SystemClock(),
             pace=(0, 0),
         )
         with closing(forge):
-            return forge.merge(number, CommitId(pull.head), "Merge")
+            yield forge
+
+
+def merge(world: GitHubWorld, number: int) -> MergeOutcome:
+    """leo presses the button."""
+    pull = world.hub.pull(number)
+    assert pull is not None
+    with world.as_("leo"), forge_of(world, "leo") as forge:
+        return forge.merge(number, CommitId(pull.head), "Merge")
 
 
 def test_a_site_is_added_by_a_pull_request_that_the_jobs_make_green_and_leads_merge(world: GitHubWorld) -> None:
@@ -113,3 +120,31 @@ def test_who_is_no_lead_opens_none(world: GitHubWorld) -> None:
     said = world("hospital-a", *ADD, "--pull-request", code=2).err
     assert "hospital-a-login is no lead of policies/sites.yaml" in said
     assert len(world.hub.items) == count
+
+
+def test_a_lead_does_not_change_what_another_one_opened(world: GitHubWorld) -> None:
+    """Whoever did could approve it: the pull request stays the other one's."""
+    number = world.json("lead", *ADD, "--pull-request")["pull"]
+    before = world.hub.pull(number)
+    other = ("site", "add", "bank-d", "--login", "evil", "--id", "6666", "--pull-request")
+    with world.as_("leo"):
+        said = world("leo", *other, code=2).err
+    assert f"#{number} of lena proposes something else from lead/add-bank-d" in said
+    assert before is not None
+    assert world.hub.pull(number) == before
+
+
+def test_a_branch_that_is_somebody_elses_is_named_and_left(world: GitHubWorld) -> None:
+    world.hub.upstream.writers.add("hospital-a-login")
+    world.git("hospital-a", "fetch", "--quiet", "origin", "main")
+    world.git("hospital-a", "checkout", "--quiet", "--detach", "FETCH_HEAD")
+    (world.clone("hospital-a") / "README.md").write_text("mine\n")
+    world.git("hospital-a", "commit", "--quiet", "--all", "-m", "mine")
+    head = CommitId(world.git("hospital-a", "rev-parse", "HEAD"))
+    with world.as_("hospital-a"), forge_of(world, "hospital-a") as forge:
+        number = forge.submit_pull(head, "lead/add-bank-d", "mine", "").number
+    said = world("lead", *ADD, "--pull-request", code=2).err
+    assert f"#{number} of hospital-a-login proposes something else" in said
+    pull = world.hub.pull(number)
+    assert pull is not None
+    assert pull.head == head

@@ -198,11 +198,18 @@ def test_unavailable_bytes_that_came_back_are_a_warning_for_each_version_that_mi
     assert report.names(3, "unavailable_present", site="clinic-c", got="object_missing", severity="warning")
 
 
-def test_a_store_whose_folder_is_gone_is_named_by_every_version(auditor: Auditor) -> None:
-    auditor.store.rename(auditor.folder / "elsewhere")
+def test_a_store_that_is_not_mounted_gives_no_verdict_and_an_empty_one_fails(auditor: Auditor) -> None:
+    elsewhere = auditor.store.rename(auditor.folder / "elsewhere")
+    report = auditor.verify()
+    assert (report.code, report.document["error"]["cause"]) == (5, "temporary")
+    assert "the store's folder is not there" in report.document["error"]["message"]
+    assert "versions" not in report.document
+    auditor.store.mkdir()
     report = auditor.verify()
     assert (report.code, report.failed) == (3, list(range(NEWEST + 1)))
-    assert all(report.names(n, "registry_unavailable") for n in range(NEWEST + 1))
+    auditor.store.rmdir()
+    elsewhere.rename(auditor.store)
+    assert auditor.verify().code == 0
 
 
 # ---------------------------------------------------------------- one byte of git

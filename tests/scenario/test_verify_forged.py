@@ -795,6 +795,74 @@ def test_a_version_that_left_out_an_eligible_submission_without_a_reason(auditor
     assert named("record_mismatch", field="consumed", keys=["clinic-c"])
 
 
+# ---------------------------------------------------------------- what no pull request could have brought
+
+
+def twins(forger: Forger) -> dict[str, bytes]:
+    """A site's two files again, in folders and under names that only look like its own."""
+    tip, site = forger.refs["refs/heads/main"], "sites/hospital-a/"
+    own = {path: forger.read(tip, path) for path in forger.files(tip) if path.startswith(site)}
+    assert len(own) == 2
+    folders = ("sites/Hospital-A/", "sites/hospit\u0430l-a/")
+    names = ("Submission.json", "\u017fubmission.json")
+    return {path.replace(site, folder): data for folder in folders for path, data in own.items()} | {
+        site + name: own[f"{site}submission.json"] for name in names
+    }
+
+
+def long_record(forger: Forger) -> dict[str, bytes]:
+    """The record of hospital-a's newest submission but one, which v3 used, with ten thousand lines more."""
+    path = "sites/hospital-a/submission.json"
+    data = forger.read(forger.parents(forger.version(3))[0], path)
+    return {path: data.replace(b"{", b"{" + b"\n" * 10_000, 1)}
+
+
+def read_by_v3(forger: Forger, files: Mapping[str, bytes]) -> None:
+    """Let v3's input commit be one more, which brought these files; record and tag say so."""
+    forger.rewrite(extra={forger.parents(forger.version(3))[0]: files})
+    [brought] = forger.parents(forger.version(3))
+    set_record(forger, 3, lambda r: r["witness"].update(input_commit=brought), new_tag=True)
+
+
+@pytest.mark.parametrize("make", [twins, long_record])
+def test_what_nobody_could_hand_in_is_no_fault_of_versions_that_did_not_read_it(
+    auditor: Auditor, make: Callable[[Forger], dict[str, bytes]]
+) -> None:
+    """Verify and audit judge what versions were made of; what lies on main is judged by the run that would read it."""
+    forger = auditor.forger()
+    forger.rewrite(extra={forger.refs["refs/heads/main"]: make(forger)})
+    report = auditor.verify()
+    assert (report.code, report.findings, report.levels) == (0, [], ["inputs"] * (NEWEST + 1))
+    code, out, _ = auditor.call(auditor.clone(), "ci", "audit", "--format", "json")
+    assert (code, json.loads(out)["findings"]) == (0, [])
+
+
+def test_twins_of_a_site_and_of_its_files_counted_for_nothing_in_the_version_that_came_after_them(
+    auditor: Auditor,
+) -> None:
+    forger = auditor.forger()
+    read_by_v3(forger, twins(forger))
+    named = first_named(auditor, 3)
+    assert named("model_mismatch", field="manifest"), "the stored proposal was made on another commit"
+    assert auditor.verify("v3").slugs(3) == ["model_mismatch"], "all else is worked out as before"
+
+
+def test_a_record_of_ten_thousand_lines_that_somebody_put_on_main_is_named_where_a_version_reads_it(
+    auditor: Auditor,
+) -> None:
+    forger = auditor.forger()
+    files = long_record(forger)
+    read_by_v3(forger, files)
+    blob = forger.files(forger.version(3))["sites/hospital-a/submission.json"][1]
+    named = first_named(auditor, 3)
+    assert named("merged_by_hand", where="sites/hospital-a/submission.json", site="hospital-a")
+    assert named("record_mismatch", field="record", site="hospital-a", got=blob)
+    assert named("record_mismatch", field="decision"), "it counts for nothing, and the rest was not enough"
+    code, out, _ = auditor.call(auditor.clone(), "ci", "audit", "--format", "json")
+    assert code == 3
+    assert "sites/hospital-a/submission.json" in {f["where"] for f in json.loads(out)["findings"]}
+
+
 # ---------------------------------------------------------------- tags
 
 
