@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1_100_000, help="to all readers together")
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--schedules", type=int, default=2_000)
+    parser.add_argument("--schedules", type=int, default=500)
     parser.add_argument("--guided", type=int, default=100_000, help="inputs to each reader under atheris")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "soak.md")

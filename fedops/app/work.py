@@ -10,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -134,14 +134,11 @@ class Work:
     def run(self, number: int) -> Iterator[Path]:
         """A new folder for one run of the site's code; it is kept if an update is still in it at the end.
 
-        Folders that killed runs left, without an update and a week old, are removed first.
+        Those that killed runs left are removed first, as `tidy` does.
         """
         folder = self.version(number)
         folder.mkdir(parents=True, exist_ok=True)
-        oldest = time.time() - STALE_SECONDS
-        for old in folder.iterdir():
-            if _RUN.match(old.name) and old.stat().st_mtime < oldest and not self._holds_update(old):
-                shutil.rmtree(old, ignore_errors=True)
+        self._remove_dead_runs(folder)
         fresh = folder / f"run-{secrets.token_hex(4)}"
         fresh.mkdir()
         try:
@@ -151,13 +148,26 @@ class Work:
                 shutil.rmtree(fresh, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Remove files that killed commands left half written; one touched in the last hour may still be written."""
+        """Remove what killed commands left: folders of runs, and files half written.
+
+        A file touched in the last hour may still be written, a run of the last week may still train.
+        """
+        for number in self.versions():
+            self._remove_dead_runs(self.version(number))
         of_versions = ((self.version(n), self.outgoing(n).parent) for n in self.versions())
         oldest = time.time() - PART_SECONDS
         for folder in (self.cached("0").parent, *(folder for pair in of_versions for folder in pair)):
             for path in folder.iterdir() if folder.is_dir() else ():
                 if _PART.search(path.name) and path.is_file() and path.lstat().st_mtime < oldest:
                     path.unlink(missing_ok=True)
+
+    def _remove_dead_runs(self, folder: Path) -> None:
+        """Remove the folders of runs that hold no update and are a week old; one with an update is for its site to judge."""
+        oldest = time.time() - STALE_SECONDS
+        for old in folder.iterdir():
+            with suppress(FileNotFoundError):  # its run ends in this moment
+                if _RUN.match(old.name) and old.stat().st_mtime < oldest and not self._holds_update(old):
+                    shutil.rmtree(old, ignore_errors=True)
 
     def _holds_update(self, folder: Path) -> bool:
         update = folder / f"update.{self.extension}"

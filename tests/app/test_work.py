@@ -96,7 +96,8 @@ def test_a_run_folder_goes_unless_it_holds_an_update(tmp_path: Path) -> None:
     assert (kept / "update.safetensors").read_bytes() == b"trained for days"
 
 
-def test_folders_of_killed_runs_go_after_a_week_but_never_with_an_update(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["another run", "tidy"])
+def test_folders_of_killed_runs_go_after_a_week_but_never_with_an_update(by: str, tmp_path: Path) -> None:
     work = Work(tmp_path)
     names = {"old": "run-00000001", "full": "run-00000002", "young": "run-00000003", "other": "run-mine"}
     for name in names.values():
@@ -104,9 +105,23 @@ def test_folders_of_killed_runs_go_after_a_week_but_never_with_an_update(tmp_pat
     write(work.version(4) / names["full"] / "update.safetensors")
     for name in ("old", "full", "other"):
         os.utime(work.version(4) / names[name], (0, 0))
-    with work.run(4):
-        pass
+    if by == "tidy":
+        work.tidy()
+    else:
+        with work.run(4):
+            pass
     assert sorted(p.name for p in work.version(4).iterdir()) == sorted({*names.values()} - {names["old"]})
+
+
+def test_a_run_that_ends_while_its_folder_is_looked_at_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(tmp_path)
+    (work.version(4) / "run-00000001").mkdir(parents=True)
+    seen = list(work.version(4).iterdir())
+    seen[0].rmdir()
+    monkeypatch.setattr(Path, "iterdir", lambda path: iter(seen if path == work.version(4) else [work.version(4)]))
+    work.tidy()
 
 
 def test_the_journal_keeps_one_line_for_each_step(tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ HOOKS = {
 }
 AGE = 2 * 3600.0  # seconds after which whatever a dead process left counts as left
 LATER = dt.timedelta(hours=1)
-_RANDOM = re.compile(r"(?<=\.part-)[0-9a-f]{16}|(?<=fedops-)[a-z0-9_]{8}|(?<=tmp_objdir-incoming-)[A-Za-z0-9]{6}")
+_RANDOM = re.compile(
+    r"(?<=\.part-)[0-9a-f]{16}|(?<=fedops-)[a-z0-9_]{8}|(?<=fedops-scratch-)[a-z0-9_]{8}|(?<=tmp_objdir-incoming-)[A-Za-z0-9]{6}"
+    r"|(?<=run-)[0-9a-f]{8}|(?<=\.)[0-9a-f]{8}\Z"
+)
 
 
 class Clock:
@@ -146,10 +149,10 @@ def left_in(folder: Path) -> dict[str, str]:
     return found
 
 
-def age(folder: Path) -> None:
+def age(folder: Path, seconds: float = AGE) -> None:
     """Let the time pass after which locks and unfinished files count as left behind."""
     for path in (folder, *folder.rglob("*")):
-        os.utime(path, (time.time() - AGE,) * 2)
+        os.utime(path, (time.time() - seconds,) * 2, follow_symlinks=False)
 
 
 def unfinished(origin: Path) -> list[str]:

@@ -141,7 +141,7 @@ class Killer:
         """Let the time pass after which locks and unfinished files count as left behind."""
         folders = [git_folder(path) for path in (self.fed.origin, *(r.path for r in self.fed._open))]
         left = [lock for folder in folders if folder is not None for lock in locks(folder)]
-        for path in (*left, *self._parts()):
+        for path in (*left, *self._parts(), *self._of_git()):
             self.log.append(f"left: {path.relative_to(self.folder)}")
             os.utime(path, (time.time() - AGE,) * 2)
 
@@ -150,6 +150,11 @@ class Killer:
         clones = [self.fed.repositories[site] for site in SITES]
         places = [self.fed.origin / "store", *(c.path / ".fedops" for c in clones if isinstance(c, GitRepository))]
         return [path for place in places for pattern in PARTS for path in place.rglob(pattern)]
+
+    def _of_git(self) -> list[Path]:
+        """What git was writing in the origin and in the clone of CI: objects, packs, and folders for what is pushed."""
+        folders = (self.fed.origin / "objects", self.clone.path / ".git" / "objects")
+        return [path for folder in folders for path in sorted(folder.rglob("tmp_*"))]
 
     def check(self) -> None:
         """After one more undisturbed round: nothing lost, doubled, half-visible, left lying about or broken."""
@@ -164,4 +169,7 @@ class Killer:
             folder = git_folder(path)
             assert folder is not None
             assert list(locks(folder)) == []
+            # As `git gc --auto` does, two weeks later; what is left lying until then is in nobody's way.
+            subprocess.run(["git", "-C", str(path), "prune", "--expire=1.hour.ago"], check=True)
         assert self._parts() == []
+        assert self._of_git() == []

@@ -16,7 +16,7 @@ from tests.github_face.fed import GitHubFed, token_of
 from tests.github_face.rest import Call
 from tests.github_face.rest_pulls import merge_pull, update_branch
 from tests.render.goldens import HOSTILE
-from tests.scenario.fed import ACCOUNTS, Fed, GitFed, MemoryFed
+from tests.scenario.fed import ACCOUNTS, Fed, GitFed, MemoryFed, arrays
 
 A, B = "hospital-a", "hospital-b"
 PEOPLE = ("lena", A, B)
@@ -143,23 +143,32 @@ def test_a_second_pull_request_of_a_site_adds_nothing_to_the_first(any_fed: Fed)
 
 
 def test_free_texts_of_a_pull_request_reach_no_page_and_no_command(fed: GitHubFed) -> None:
-    pull = fed.submit(A, 1.0)
+    """What a site writes freely: title, text and branch of the pull request, message and author of its commit."""
+    proof = fed.folder / "pwned"  # an absolute path: made wherever a shell may run
+    command = f"$(touch${{IFS}}{proof});`touch${{IFS}}{proof}`"
+    text = f"{HOSTILE} {command}"
+    for site in (A, B):
+        fed.repositories[site]._author = (text, f"{site}@example.invalid")  # type: ignore[attr-defined]  # of a real clone
+    pull = fed.open_pull(A, fed.handed_in(fed.upload(A, 0, arrays(1.0))), branch=f"submit/{A}", message=text)
     item = fed.hub.pull(pull.number)
     assert item is not None
-    item.title, item.body = HOSTILE, HOSTILE
-    record = fed.upload(B, 0, {"steps": fed.model()["steps"], "w": 2 * fed.model()["w"]}, metrics={HOSTILE: 1.0})
-    hostile = fed.repositories[B]
-    branch = "submit/$(touch${IFS}pwned);`id`&&echo"
-    other = fed.open_pull(B, fed.handed_in(record) | {RepoPath(f"sites/{B}/<img src=x>.md"): b"x"}, branch=branch)
-    assert hostile.resolve(other.head) is not None
+    item.title, item.body = text, text
+    record = fed.upload(B, 0, arrays(2.0), metrics={HOSTILE: 1.0})
+    files = fed.handed_in(record) | {RepoPath(f"sites/{B}/<img src=x>.md"): b"x"}
+    other = fed.open_pull(B, files, branch=f"submit/{command}", message=text)
+    for site, head in ((A, pull.head), (B, other.head)):
+        made = fed.repositories[site].commit(head)
+        assert made.message == text
+        assert command in made.author
+        assert "](javascript:" in made.author
     done = outcomes(fed)
     assert done[pull.number] == "merged"
     assert done[other.number] == "rejected"
     written = [c.body for c in fed.hub.comments.values()] + [r.body for r in fed.hub.releases]
     written += [i.body for i in fed.hub.items.values() if i.number not in (pull.number, other.number)]
     message = fed.main().repository.commit(CommitId(fed.hub.pull(pull.number).merge_commit or "")).message  # type: ignore[union-attr]  # it is there
-    for text in (*written, message):
-        assert "<img" not in text.replace("\\<img", "")
-        assert "](javascript:" not in text.replace("\\]", "")
-        assert text.count("<!-- fedops:") == text.count(" -->")
-    assert not list(fed.folder.rglob("pwned"))
+    for shown in (*written, message):
+        assert "<img" not in shown.replace("\\<img", "")
+        assert "](javascript:" not in shown.replace("\\]", "")
+        assert shown.count("<!-- fedops:") == shown.count(" -->")
+    assert not proof.exists()

@@ -18,7 +18,8 @@ from tests.github_face.openapi import Exchange
 from tests.scenario.fed import Rules
 
 A, B = "hospital-a", "hospital-b"
-PULLS, FEW = 40, 8
+PULLS, FEW, MANY = 40, 8, 200
+AN_HOUR = 1_000  # requests that GitHub gives the tokens of a repository's jobs in an hour
 FETCHES = 10  # of git, in the two passes of a run
 FIXED = 9  # requests of a run, however many pull requests are open: lists, the release, who the bot is
 
@@ -81,6 +82,23 @@ def test_a_quiet_pull_request_costs_one_request(fed: GitHubFed) -> None:
     assert kinds.total() <= PULLS + FIXED, kinds
     assert writes(kinds) == 0
     assert fetches <= FETCHES
+
+
+@pytest.mark.long
+def test_a_run_with_two_hundred_open_asks_for_less_than_an_hour_allows(fed: GitHubFed) -> None:
+    """About 30 s: one after another, the good one is the newest; what is left of the others is told by the next runs."""
+    multiply(fed, fed.submit(A, 1.0, signed=False), MANY - 1)
+    good = fed.submit(B, 2.0)
+    before = len(fed.hub.exchanges)
+    done = fed.reconcile()
+    assert len(fed.hub.exchanges) - before < AN_HOUR
+    assert done.again, "some are left"
+    assert fed.forge("lena").pull(good.number).state == "merged"
+    assert [v.version for v in done.published] == [1]
+    told = {c.number for c in fed.hub.comments.values()} - {good.number}
+    refused = {s.sha for s in fed.hub.statuses if s.state == "failure"}
+    assert {item.head for item in fed.hub.pulls() if item.number in told} == refused
+    assert 0 < len(refused) < MANY - 1
 
 
 def test_a_leads_quiet_change_costs_one_request_and_nobody_elses_costs_more(fed: GitHubFed) -> None:

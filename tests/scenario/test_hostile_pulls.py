@@ -104,9 +104,17 @@ def of_tree(change: Callable[[dict[str, tuple[str, bytes]]], None]) -> Attack:
     return attack
 
 
-def plant(repository: Any, parents: list[CommitId], tree: Mapping[str, tuple[str, bytes]], fed: Fed) -> CommitId:
+def plant(
+    repository: Any,
+    parents: list[CommitId],
+    tree: Mapping[str, tuple[str, bytes]],
+    fed: Fed,
+    *,
+    key: Path | None = None,
+) -> CommitId:
+    """Commit any tree."""
     if isinstance(repository, FakeRepository):
-        return repository.plant(parents, tree, at=fed.clock.now())
+        return repository.plant(parents, tree, at=fed.clock.now(), key=key)
     assert isinstance(repository, GitRepository)
 
     def git(*args: str, stdin: bytes = b"") -> str:
@@ -120,7 +128,8 @@ def plant(repository: Any, parents: list[CommitId], tree: Mapping[str, tuple[str
     git("read-tree", "--empty")
     git("update-index", "-z", "--index-info", stdin=b"".join(rows))
     above = [argument for parent in parents for argument in ("-p", parent)]
-    return CommitId(git("commit-tree", git("write-tree"), *above, "-m", "planted"))
+    signing = [] if key is None else [f"-S{key}"]
+    return CommitId(git("-c", "gpg.format=ssh", "commit-tree", *signing, git("write-tree"), *above, "-m", "planted"))
 
 
 def put(path: str, mode: str, data: bytes) -> Callable[[dict[str, tuple[str, bytes]]], None]:
@@ -273,8 +282,10 @@ TREES: dict[str, tuple[Attack, str]] = {
     "huge-record": (of_text(b" " * 20_000), "file_too_large"),
     "huge-pointer": (of_text(b"#" * 5_000, POINTER), "file_too_large"),
 }
-IN_GIT = ("symlink", "submodule", "line-break", "no-utf8", "two-commits", "no-common-ancestor", "huge-record")
-ON_GITHUB = ("symlink", "submodule", "executable", "anothers-folder", "another-account", "workflow-too", "dvc-config")
+# What git itself, or a work tree, could stumble over, and what is not a submission at all.
+OF_GIT = ("symlink", "submodule", "executable", "twin", "unicode-twin", "policy-too", "attributes")
+IN_GIT = (*OF_GIT, "line-break", "no-utf8", "two-commits", "no-common-ancestor", "huge-record")
+ON_GITHUB = (*OF_GIT, "anothers-folder", "another-account", "workflow-too", "dvc-config")
 DOCUMENTS: dict[str, tuple[Attack, str]] = {
     "no-json": (of_text(b"\xff\xfe"), "metadata_invalid_json"),
     "ten-thousand-lines": (of_text(b"{\n" + b"\n" * 10_000 + b"}\n"), "metadata_schema"),
@@ -387,7 +398,7 @@ def test_each_attack_by_a_tree_is_refused_by_name_and_stops_no_good_pull(any_fed
     attacks = dict(TREES)
     if isinstance(any_fed, GitHubFed):
         attacks = {name: attacks[name] for name in ON_GITHUB}
-    elif isinstance(any_fed, GitFed):  # what git itself could stumble over; a minute for all of them
+    elif isinstance(any_fed, GitFed):  # a minute for all of them
         attacks = {name: attacks[name] for name in IN_GIT}
         # Whose commit it is, is known by its signature alone.
         attacks["unsigned"] = (unsigned, "site_mismatch")
@@ -469,6 +480,8 @@ BROKEN_ON_MAIN: dict[str, dict[str, bytes]] = {
     "impossible name": {"sites/-no-/submission.json": b"{}"},
     "case twin": {"sites/Clinic-C/submission.json": b"{}"},
     "unicode twin": {"sites/clinic-\u0441/submission.json": b"{}"},
+    "case twin of a file": {f"sites/{M}/Submission.json": b"{}"},
+    "unicode twin of a file": {f"sites/{M}/\u017fubmission.json": b"{}"},
     "file for a folder": {f"sites/{M}": b"x"},
     "ten thousand lines": {
         str(RECORD): b'{"metrics": {\n' + b'"a": 1,\n' * 10_000 + b'"b": 1}}\n',

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -107,6 +109,24 @@ def test_the_registry_has_each_version_under_its_names(fed: Fed) -> None:
         with pytest.raises(StoreError) as caught:
             anybody.manifest("archive", Digest(model["manifest"]))
         assert caught.value.cause == "auth"
+
+
+@pytest.mark.parametrize("who", ["auditor", "anybody"])
+def test_dvc_gets_a_version_by_address_and_tag_as_its_page_says(fed: Fed, tmp_path: Path, who: str) -> None:
+    """Outside of any clone, by an account that may read all, and by nobody in particular."""
+    number = {"auditor": 1, "anybody": 2}[who]
+    tag, out = f"global@v{number}.0.0", tmp_path / "got.safetensors"
+    words = ("dvc", "get", str(fed.world.origin), "global/model.safetensors", "--rev", tag, "-o", str(out))
+    account = dict[str, str | None](sign_in(fed.service, "auditor"))
+    if who == "anybody":
+        account |= dict.fromkeys(("FEDOPS_REGISTRY_USERNAME", "FEDOPS_REGISTRY_PASSWORD"))
+    # No clone says which registry the account is of.
+    places = {"FEDOPS_REGISTRY_HOST": fed.proxy.host, "DVC_SITE_CACHE_DIR": str(tmp_path / "site-cache")}
+    with environment(**account, **places):
+        command = (sys.executable, "-m", "fedops.cli.main", *words)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert hashlib.sha256(out.read_bytes()).hexdigest() == fed.world.version(tag)["model"]["sha256"]
 
 
 def test_archive_has_what_was_used_and_took_no_bytes_for_it(fed: Fed) -> None:
