@@ -47,7 +47,9 @@ def outputs(folder: Path) -> dict[str, str]:
 
 def _fedops(folder: Path, *arguments: str) -> str:
     command = [sys.executable, "-m", "fedops.cli.main", *arguments]
-    env = os.environ | {"PYTHONUTF8": "1"}
+    # As for a reader who has done what stands above: `fedops` is found.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    env = os.environ | {"PYTHONUTF8": "1", "PATH": path}
     return subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

@@ -7,18 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedops.app.context import Context
-from fedops.app.digest_sink import DigestSink
 from fedops.app.engine import Aggregated, Base, Input, Rule, aggregate
 from fedops.app.model_bytes import open_global, open_update
 from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot
-from fedops.core.facts import Submission, Weighted
+from fedops.core.facts import Specs, Submission, Weighted
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId
 from fedops.core.policy import Weighing
 from fedops.core.strategies import make_strategy
 from fedops.core.validate import validate_specs
-from fedops.ports import OpenModel
+from fedops.ports import ModelSink, OpenModel
 
 # Opens the bytes of a submission; None if a finding is an error.
 Opener = Callable[[Submission], tuple[OpenModel | None, tuple[Finding, ...]]]
@@ -34,20 +33,20 @@ def compute(
     main: Snapshot,
     weights: Weighing,
     updates: Opener,
-    target: Path | None,
+    target: Path | Callable[[Specs], ModelSink],
     *,
     opened: Callable[[int], OpenModel] | None = None,
-    hashed: Callable[[int], str] | None = None,
+    hashed: Callable[[int], str | None] | None = None,
 ) -> Aggregated | dict[BlobId, Finding] | Finding:
     """Aggregate the weighed submissions into `target`.
 
     Args:
         main: the pinned commit: base models, policies.
         updates: opens what was handed in; each is closed here.
-        target: None: nothing is written, the result is only hashed, and without md5.
+        target: the file; or makes what takes the result in place of one.
         opened: opens the model of a global version; None: fetches it.
-        hashed: the sha256 of a global version's model; then every file that is read is held against its digest. None:
-            all were checked before.
+        hashed: the sha256 of a global version's model, None if it was checked just now; then every file that is read is
+            held against its digest. None: all were checked before.
 
     Returns:
         What was written; or record blob -> finding for submissions whose bytes cannot be used; or the finding that
@@ -69,7 +68,7 @@ def compute(
         inputs = [_input(w, given, checked=hashed is None) for w in weights.weighted]
         specs = globals_[main.version.version].specs
         bases = {n: Base(model, f"v{n}", hashed(n) if hashed is not None else None) for n, model in globals_.items()}
-        sink = DigestSink(specs) if target is None else stack.enter_context(ctx.models.create(target, specs))
+        sink = target(specs) if callable(target) else stack.enter_context(ctx.models.create(target, specs))
         made = aggregate(main.version.version, bases, inputs, _rule(main, weights), sink)
     return _judged(main, weights, made)
 

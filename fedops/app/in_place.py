@@ -17,6 +17,7 @@ from fedops.app.engine import Aggregated
 from fedops.app.input_bytes import Tools, lying_at, lying_global, stores_of
 from fedops.app.known_bytes import Lying, fingerprint
 from fedops.app.read_ahead import names_of
+from fedops.app.same_sink import SameSink
 from fedops.core.artifacts import ARCHIVE
 from fedops.core.byte_faults import GONE
 from fedops.core.documents import dump_json
@@ -149,24 +150,39 @@ def _recomputed(
     model: Lying,
     copies: dict[BlobId, Copies],
 ) -> bool:
-    """Aggregate the archive's copies; the engine hashes what it reads. Beside it, read what it does not."""
+    """Aggregate the archive's copies; the engine hashes them, and its result is compared with the stored model.
+
+    Beside it, the rest is read.
+    """
     if not tools.known.has(model):
         tools.ahead.begin(model.path, names_of(model))
     for archived, own in copies.values():
         is_read = own is not None and not tools.known.has(own)
         tools.ahead.begin(archived.path, ["md5"], own.path if own is not None and is_read else None)
-    made = compute(
-        tools.ctx,
-        here.main,
-        weights,
-        from_files(tools.ctx, here.main, lambda s: copies[s.record_blob].archived.path),
-        None,
-        opened=lambda number: tools.models.open_in_place(number, here.main.submission_policy.limits),
-        hashed=lambda number: tools.models.entry(number).sha256,
-    )
-    if not isinstance(made, Aggregated) or differences(record, made):
-        return False
+    with suppress(OSError), model.path.open("rb") as stored:
+        made = compute(
+            tools.ctx,
+            here.main,
+            weights,
+            from_files(tools.ctx, here.main, lambda s: copies[s.record_blob].archived.path),
+            lambda specs: SameSink(stored, model.sha256, specs),
+            opened=lambda number: tools.models.open_in_place(number, here.main.submission_policy.limits),
+            hashed=lambda number: _to_be_hashed(tools, number),
+        )
+        return isinstance(made, Aggregated) and not differences(record, made) and _are_whole(tools, model, copies)
+    return False
+
+
+def _to_be_hashed(tools: Tools, number: int) -> str | None:
+    """The sha256 of a global version's model; None if this run has hashed it, and nobody has touched it since."""
+    entry = tools.models.entry(number)
+    lying = lying_global(tools, entry)
+    return None if lying is not None and tools.known.has_read(lying) else entry.sha256
+
+
+def _are_whole(tools: Tools, model: Lying, copies: dict[BlobId, Copies]) -> bool:
     tools.ahead.check([model], tools.known)
-    for both in copies.values():
+    # From the end, since threads begin at the beginning: what they have not come to is read here meanwhile.
+    for both in reversed(copies.values()):
         tools.ahead.check_copies(*both, tools.known)
     return True

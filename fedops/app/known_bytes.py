@@ -91,6 +91,7 @@ class KnownBytes:
         self._made: dict[str, None] = {}
         self._proofs: dict[str, tuple[Proven, dict[str, Identity]]] = {}
         self._reading: dict[str, Identity] | None = None  # of the version at hand; None: it leaves no proof
+        self._now: dict[Identity, str] = {}  # sha256 of what this run has read
         self._spared: dict[str, int] = {}  # path -> bytes
         listed = _read(path) if path is not None else None
         if listed is not None:
@@ -111,6 +112,11 @@ class KnownBytes:
         known = self._files.get(now) if now is not None else None
         return known is not None and known[0] == lying.sha256 and lying.md5 in (None, known[1])
 
+    def has_read(self, lying: Lying) -> bool:
+        """True if this run itself has read a file to its end, it was whole, and is as it was then."""
+        now = look(lying.path)
+        return now is not None and self._now.get(now) == lying.sha256
+
     def trusts(self, lying: Lying) -> bool:
         """The same, and the file counts as one that was not read again."""
         if not self.has(lying):
@@ -129,6 +135,7 @@ class KnownBytes:
         if before is not None and before == look(lying.path) and before.is_settled:
             old = self._files.pop(before, ("", ""))
             self._files[before] = lying.sha256, lying.md5 or (old[1] if old[0] == lying.sha256 else "")
+            self._now[before] = lying.sha256
         self.saw(lying.path, before)
 
     def saw(self, path: Path, now: Identity | None) -> None:

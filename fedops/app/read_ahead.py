@@ -44,15 +44,15 @@ class ReadAhead:
     def __init__(self) -> None:
         # One processor is left to the aggregation, which is what takes longest.
         self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))
-        self._reads: dict[tuple[Path, tuple[str, ...]], Future[Read]] = {}
+        self._reads: dict[tuple[Path, tuple[str, ...]], tuple[Future[Read], Path | None]] = {}  # and the twin
         self.begun: set[int] = set()  # versions whose files are being read
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(self, path: Path, names: Sequence[str], twin: Path | None = None) -> Future[Read]:
-        """Read a file soon, or find that it is being read.
+    def begin(self, path: Path, names: Sequence[str], twin: Path | None = None) -> None:
+        """Read a file soon, unless it was begun already.
 
         Args:
             names: of hashes.
@@ -61,8 +61,25 @@ class ReadAhead:
         """
         key = path, tuple(names)
         if key not in self._reads:
-            self._reads[key] = self._pool.submit(_read, *key, twin)
-        return self._reads[key]
+            self._reads[key] = self._pool.submit(_read, *key, twin), twin
+
+    def read(self, path: Path, names: Sequence[str], twin: Path | None = None) -> Read:
+        """What reading a file has shown; whoever waits for one that no thread has taken up yet reads it.
+
+        Raises:
+            StoreError: object_missing.
+        """
+        self.begin(path, names, twin)
+        key = path, tuple(names)
+        begun, wanted = self._reads[key]
+        if begun.cancel():
+            begun = Future()
+            try:
+                begun.set_result(_read(*key, wanted))
+            except StoreError as e:
+                begun.set_exception(e)
+            self._reads[key] = begun, wanted
+        return begun.result()
 
     def check(self, files: Iterable[Lying], known: KnownBytes) -> None:
         """Hold files against their digests, and note those that are whole; those that are trusted are not read.
@@ -70,10 +87,12 @@ class ReadAhead:
         Raises:
             StoreError: slug hash_mismatch; object_missing if one is gone meanwhile.
         """
-        reads = [(f, self.begin(f.path, names_of(f))) for f in files if not known.trusts(f)]
-        for lying, begun in reads:
+        unknown = [f for f in files if not known.trusts(f)]
+        for lying in unknown:
+            self.begin(lying.path, names_of(lying))
+        for lying in unknown:
             expected = tuple(d for d in (lying.sha256, lying.md5) if d is not None)
-            _hold(lying, begun.result(), expected, known)
+            _hold(lying, self.read(lying.path, names_of(lying)), expected, known)
 
     def check_copies(self, hashed: Lying, other: Lying | None, known: KnownBytes) -> None:
         """The same for the two copies of one update.
@@ -86,7 +105,7 @@ class ReadAhead:
             StoreError: slug hash_mismatch; object_missing if one is gone meanwhile.
         """
         trusted = other is None or known.trusts(other)
-        read = self.begin(hashed.path, ["md5"], None if trusted or other is None else other.path).result()
+        read = self.read(hashed.path, ["md5"], None if trusted or other is None else other.path)
         _hold(hashed, read, (hashed.md5,), known)
         if trusted or other is None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -180,9 +181,50 @@ def test_a_file_is_read_once_whoever_asks(tmp_path: Path, monkeypatch: pytest.Mo
     ahead.check([one, other], known)
     ahead.check([one], known)
     assert sorted(reads) == ["a", "b"]
-    assert ahead.begin(other.path, ["sha256", "md5"]).result().digests == (other.sha256, other.md5)
+    assert ahead.read(other.path, ["sha256", "md5"]).digests == (other.sha256, other.md5)
     assert sorted(reads) == ["a", "b"]
     ahead.close()
+
+
+def test_what_no_thread_has_come_to_is_read_by_who_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)  # one thread beside this one
+    held, by = threading.Event(), {}
+
+    def noted(path: Path, names: tuple[str, ...], twin: Path | None) -> tuple[tuple[str, ...], bool]:
+        by[path.name] = threading.current_thread()
+        if path.name == "a":
+            held.wait(60)
+        return digests_of(path, names, twin)
+
+    monkeypatch.setattr("fedops.app.read_ahead.digests_of", noted)
+    ahead, files = ReadAhead(), [file(tmp_path, name, name.encode()) for name in "abc"]
+    for one in files:
+        ahead.begin(one.path, ["md5"])
+    try:
+        assert ahead.read(files[2].path, ["md5"]).digests == (files[2].md5,)
+        assert by["c"] is threading.main_thread()
+    finally:
+        held.set()
+    assert [ahead.read(one.path, ["md5"]).digests for one in files] == [(one.md5,) for one in files]
+    assert by["a"] is not threading.main_thread()
+    ahead.close()
+
+
+def test_what_this_run_has_read_is_known_as_long_as_nobody_touches_it(tmp_path: Path) -> None:
+    one = file(tmp_path)
+    earlier = remembered(tmp_path, one)
+    assert not earlier.has_read(one)
+    known, ahead = KnownBytes(), ReadAhead()
+    ahead.check([one], known)
+    ahead.close()
+    assert known.has_read(one)
+    assert not known.has_read(one._replace(sha256="0" * 64))
+    os.utime(one.path, (1, 1))
+    assert not known.has_read(one)
+    one.path.unlink()
+    assert not known.has_read(one)
 
 
 def test_wrong_bytes_and_missing_files_are_told_as_a_store_would(tmp_path: Path) -> None:
@@ -275,7 +317,7 @@ def test_a_copy_that_was_not_compared_is_hashed(good: bool, tmp_path: Path) -> N
         with pytest.raises(StoreError) as e:
             ahead.check_copies(one, claimed, known)
         assert e.value.slug == "hash_mismatch"
-    assert ahead.begin(other.path, ["sha256"]).result().digests == (other.sha256,)
+    assert ahead.read(other.path, ["sha256"]).digests == (other.sha256,)
     ahead.close()
 
 
@@ -284,7 +326,7 @@ def test_a_trusted_copy_is_not_compared(tmp_path: Path) -> None:
     trusting = remembered(tmp_path, other)
     ahead = ReadAhead()
     ahead.check_copies(one, other, trusting)
-    assert ahead.begin(one.path, ["md5"]).result().twin is None
+    assert ahead.read(one.path, ["md5"]).twin is None
     assert trusting.spared == (1, 8)
     ahead.close()
 

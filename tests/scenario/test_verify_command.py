@@ -206,12 +206,13 @@ def test_without_the_archive_a_sites_store_that_rains_gives_no_verdict(
     assert auditor.verify().code == 5
 
 
-def test_an_origin_that_is_away_is_temporary(auditor: Auditor) -> None:
+def test_an_origin_that_is_not_there_gives_no_verdict_and_is_named(auditor: Auditor) -> None:
     clone = auditor.clone()
     auditor.origin.rename(auditor.folder / "elsewhere.git")
     report = auditor.verify(clone=clone)
-    assert report.code == 5
-    assert "fetch" in report.document["error"]["message"]
+    assert report.code == 2
+    assert (report.document["error"]["slug"], report.document["findings"]) == ("origin_missing", [])
+    assert str(auditor.origin) in report.document["error"]["message"]
 
 
 def test_a_machine_without_ssh_keygen_gives_no_verdict_and_is_no_forgery(
