@@ -55,7 +55,7 @@ def fed(tmp_path: Path) -> Fed:
     return with_versions(make(MemoryFed, tmp_path), 3)
 
 
-@pytest.fixture(params=[MemoryFed, GitFed])
+@pytest.fixture(params=[MemoryFed, pytest.param(GitFed, marks=pytest.mark.long)])
 def any_fed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fed]:
     made = make(request.param, tmp_path)
     yield with_versions(made, 3)
@@ -77,6 +77,7 @@ def check(fed: Fed) -> None:
     check_all(fed, rerun=partial(rerun, fed))
 
 
+@pytest.mark.parametrize("any_fed", [MemoryFed, GitFed], indirect=True)
 def test_an_approved_rollback_is_a_version_with_the_earlier_bytes(any_fed: Fed) -> None:
     fed = any_fed
     before, first = fed.version, fed.model(1)

@@ -42,7 +42,7 @@ def fed(tmp_path: Path) -> Fed:
     return make(MemoryFed, tmp_path)
 
 
-@pytest.fixture(params=[MemoryFed, GitFed])
+@pytest.fixture(params=[MemoryFed, pytest.param(GitFed, marks=pytest.mark.long)])
 def any_fed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fed]:
     made = make(request.param, tmp_path)
     yield made
