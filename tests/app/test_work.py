@@ -26,7 +26,7 @@ def test_everything_lies_below_the_ignored_folder(tmp_path: Path) -> None:
     work = Work(tmp_path, "bin")
     paths = [work.model(9), work.update(9), work.result(9), work.log(9), work.draft(9), work.outgoing(9), work.journal]
     assert all(p.is_relative_to(tmp_path / ".fedops") for p in paths)
-    assert work.model(9) == tmp_path / ".fedops/work/v9/model.bin"
+    assert work.model(9) == tmp_path / ".fedops/versions/v9/model.bin"
     assert work.cached("ab") == tmp_path / ".fedops/cache/sha256/ab"
 
 
@@ -34,8 +34,8 @@ def test_versions_are_told_from_other_folders_and_sorted_by_number(tmp_path: Pat
     work = Work(tmp_path)
     assert (work.versions(), work.pulled()) == ((), ())
     for name in ("v10", "v9", "v09", "notes", "v"):
-        (tmp_path / ".fedops/work" / name).mkdir(parents=True)
-    (tmp_path / ".fedops/work/v3").touch()
+        (tmp_path / ".fedops/versions" / name).mkdir(parents=True)
+    (tmp_path / ".fedops/versions/v3").touch()
     write(work.model(9))
     assert work.versions() == (9, 10)
     assert work.pulled() == (9,)
@@ -53,7 +53,7 @@ def test_a_result_counts_only_with_its_update_and_if_it_can_be_read(tmp_path: Pa
 
 def test_a_path_is_shown_relative_to_the_clone_if_it_lies_there(tmp_path: Path) -> None:
     work = Work(tmp_path / "clone")
-    assert work.show(work.update(3)) == ".fedops/work/v3/update.safetensors"
+    assert work.show(work.update(3)) == ".fedops/versions/v3/update.safetensors"
     assert work.show(tmp_path / "elsewhere") == str(tmp_path / "elsewhere")
 
 
@@ -117,11 +117,15 @@ def test_a_run_that_ends_while_its_folder_is_looked_at_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Work(tmp_path)
-    (work.version(4) / "run-00000001").mkdir(parents=True)
-    seen = list(work.version(4).iterdir())
-    seen[0].rmdir()
-    monkeypatch.setattr(Path, "iterdir", lambda path: iter(seen if path == work.version(4) else [work.version(4)]))
+    gone, dead = (work.version(4) / f"run-0000000{n}" for n in (1, 2))
+    dead.mkdir(parents=True)
+    os.utime(dead, (0, 0))
+    # As listed in the moment before one of them went.
+    monkeypatch.setattr(
+        Path, "iterdir", lambda path: iter([gone, dead] if path == work.version(4) else [work.version(4)])
+    )
     work.tidy()
+    assert not dead.exists(), "what comes after it is looked at all the same"
 
 
 def test_the_journal_keeps_one_line_for_each_step(tmp_path: Path) -> None:

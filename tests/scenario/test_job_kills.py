@@ -283,6 +283,7 @@ def test_a_job_that_is_killed_where_it_leaves_most_behind_is_made_good_by_the_ne
     for job, name in WORST.items():
         kills, after = places.job(job)
         places.kill(kills, after, kills.names.index(name))
+        assert (kills.killed, after.followed) == (1, 1), job
 
 
 @pytest.mark.long

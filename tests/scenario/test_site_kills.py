@@ -84,8 +84,8 @@ class Kills:
         found["journal.jsonl"] = [line for line in lines if line["step"] not in ("pulled", "submitted")]
         assert len({line["step"] for line in lines}) == len(lines)
         # NOTE: an update that was trained and not taken yet is never thrown away, whatever became of its run.
-        if "work/v0/run-*/update.safetensors" in found:
-            found = {name: text for name, text in found.items() if not name.startswith("work/v0/run-*")}
+        if "versions/v0/run-*/update.safetensors" in found:
+            found = {name: text for name, text in found.items() if not name.startswith("versions/v0/run-*")}
         found.pop("lock", None)  # names the process that had it last; held by processes alone
         return found
 
@@ -145,6 +145,7 @@ def test_a_submit_that_is_killed_where_it_leaves_most_behind_is_made_good_by_the
     kills = Kills("submit", *places)
     for name in WORST:
         kills.kill(kills.names.index(name))
+    assert (kills.killed, kills.followed) == (len(WORST), len(WORST))
 
 
 @pytest.mark.long
