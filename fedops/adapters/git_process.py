@@ -154,9 +154,11 @@ def failure(
         cause = "temporary"
     foreign = _OWNER.search(output.err)
     if foreign is not None:
-        # NOTE: made here of the path alone; git's own line comes from the other machine where ssh is between.
-        hint, cause = f"git config --global --add safe.directory {shlex.quote(printable(foreign[1]))}", "permanent"
-        slug = FOREIGN_OWNER
+        # NOTE: where ssh is between, the words come from another machine; and "*" would stand for every folder of this one.
+        here = Path(foreign[1]).is_dir() and Path(foreign[1]).is_absolute()
+        named = shlex.quote(printable(foreign[1])) if here else "PATH"
+        hint = f"git config --global --add safe.directory {named}" + ("" if here else ", on the machine that has it")
+        cause, slug = "permanent", FOREIGN_OWNER
     return GitError(
         f"{what}: exit code {output.code}" + (f", {said}" if said else ""), hint=hint, slug=slug, cause=cause
     )

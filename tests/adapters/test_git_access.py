@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedops.adapters.git_access import access_cause, local_folder, no_access, ssh_host
-from fedops.adapters.git_process import GitProcess, Output, words
+from fedops.adapters.git_process import GitProcess, Output, failure, words
 from fedops.adapters.git_repo import GitRepository, discover
 from fedops.adapters.git_send import send_branch
 from fedops.adapters.git_setup import is_bare, make_clone, make_origin
@@ -171,6 +171,14 @@ def test_another_users_repository_is_told_with_gits_own_command(
         with pytest.raises(GitError, match=r"origin: fetch: .*dubious ownership") as caught:
             repository.fetch()
         assert (caught.value.hint, caught.value.slug) == (f"{command}'{origin}'", "foreign_owner")
+
+
+@pytest.mark.parametrize("path", ["*", "/srv/not here", "."])
+def test_a_folder_of_another_machine_is_never_to_be_trusted_on_this_one(path: str) -> None:
+    """Over ssh these are the server's words, and git takes `*` for every folder there is."""
+    said = Output(128, b"", f"fatal: detected dubious ownership in repository at '{path}'\n")
+    hint = failure("git fetch", said).hint
+    assert hint == "git config --global --add safe.directory PATH, on the machine that has it"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="groups of files")
