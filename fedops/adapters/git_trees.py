@@ -72,26 +72,27 @@ class Trees:
         if not is_hex(tree, 40):  # git takes capitals too
             return None
         for folder in folders:
-            listing = self._listing(tree)
-            if listing is None:
-                return None
-            found = listing.get(folder, [])
+            found = self._named(tree, folder)
             if not found:
-                return ()
-            if len(found) > 1 or found[0][0] != _TREE:
+                return None if found is None else ()
+            (mode, tree), *twins = found
+            if twins or mode != _TREE:
                 return None
-            tree = found[0][1]
-        listing = self._listing(tree)
-        if listing is None:
+        found = self._named(tree, name)
+        if not found:
+            return None if found is None else ()
+        (mode, blob), *twins = found
+        if twins or mode not in _FILES:
             return None
-        found = listing.get(name, [])
-        if len(found) == 1 and found[0][0] in _FILES:
-            mode, blob = found[0]
-            return (TreeEntry(RepoPath(path), mode.decode(), BlobId(blob), self._objects.size(blob)),)
-        return None if found else ()
+        return (TreeEntry(RepoPath(path), mode.decode(), BlobId(blob), self._objects.size(blob)),)
+
+    def _named(self, tree: str, name: bytes) -> tuple[tuple[bytes, str], ...] | None:
+        """Mode and id of each entry of that name, of which git writes one; None: the tree is too large to be read here."""
+        listing = self._listing(tree)
+        return tuple(listing.get(name, ())) if listing is not None else None
 
     def _list(self, tree: str) -> dict[bytes, list[tuple[bytes, str]]] | None:
-        """Name -> mode and id of each entry of that name, of which git writes one; None: too large to be read here."""
+        """Name -> its entries, as `_named`."""
         try:
             data, at = self._objects.read(tree, "tree", max_bytes=_TREE_BYTES), 0
         except GitError as e:

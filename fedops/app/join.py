@@ -29,7 +29,7 @@ class Joined:
         key_known: the roster has the public key under this site.
         line: what a lead has to run; None: nothing.
         changed: .fedops/site.yaml was written.
-    findings: a warning, if the clone has no key where one is needed.
+        findings: a warning, if the clone has no key where one is needed.
     """
 
     site: SiteId
