@@ -95,7 +95,7 @@ def killed_in_training(stage: Stage, site: str, base: int, client: Sequence[str]
     clone, short = stage.clone_of(site), GlobalVersion(base).short
     slow = clone / "slow.yaml"
     slow.write_text(SLOW, "utf-8")
-    begun = clone / ".fedops" / "work" / short / "train.log"
+    begun = clone / ".fedops" / "versions" / short / "train.log"
     begun.unlink(missing_ok=True)
     stage.run.kill(clone, begun, "train", *client, "--base", short, "--config", slow.name)
     slow.unlink()

@@ -87,7 +87,7 @@ def _newest_result(work: Work, base: int | None) -> int:
 
 def _version_of(work: Work, file: Path) -> int | None:
     """The version in whose work folder a file lies."""
-    top = (work.folder / "work").resolve()
+    top = (work.folder / "versions").resolve()
     path = file.resolve()
     if not path.is_relative_to(top):
         return None

@@ -71,7 +71,7 @@ class Work:
 
     def version(self, number: int) -> Path:
         """The folder of all work on one base version."""
-        return self.folder / "work" / GlobalVersion(number).short
+        return self.folder / "versions" / GlobalVersion(number).short
 
     def model(self, number: int) -> Path:
         return self.version(number) / f"model.{self.extension}"
@@ -107,7 +107,7 @@ class Work:
 
     def versions(self) -> tuple[int, ...]:
         """Versions that have a work folder, ascending."""
-        folder = self.folder / "work"
+        folder = self.folder / "versions"
         names = [p.name for p in folder.iterdir() if p.is_dir()] if folder.is_dir() else []
         found = [GlobalVersion.from_short(name) for name in names]
         return tuple(sorted(v.number for v in found if v is not None))

@@ -35,7 +35,7 @@ PATH = click.Path(path_type=Path)
 def pull_command(version: int | None, out: Path | None, fmt: Format) -> None:
     """Fetch a global version's model, by digest. Without a version: the current one.
 
-    The model lies in .fedops/work/vN/ afterwards, where `fedops train` takes it from.
+    The model lies in .fedops/versions/vN/ afterwards, where `fedops train` takes it from.
     """
     from fedops.app.pull import pull
     from fedops.cli.wire import open_context

@@ -41,7 +41,7 @@ def test_the_current_versions_model_lies_in_its_work_folder(world: World) -> Non
     world.publish(version(1), NEXT)
     got = get(world)
     assert (got.record.version, got.current, got.status) == (1, 1, "running")
-    assert got.path == world.root(A) / ".fedops/work/v1/model.safetensors"
+    assert got.path == world.root(A) / ".fedops/versions/v1/model.safetensors"
     assert hashlib.sha256(got.path.read_bytes()).hexdigest() == got.record.model.sha256
     np.testing.assert_array_equal(load_file(got.path)["weight"], NEXT["weight"])
     assert got.changed

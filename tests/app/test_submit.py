@@ -366,7 +366,7 @@ def test_a_failure_says_what_is_safe_and_which_command_goes_on(
     with pytest.raises(StoreError) as e:
         call(world, None, **wanted)
     assert e.value.hint == (
-        "make room; so far: .fedops/work/v0/update.safetensors is safe, the upload is not confirmed, "
+        "make room; so far: .fedops/versions/v0/update.safetensors is safe, the upload is not confirmed, "
         f"there is no pull request for it; go on with: {command}"
     )
 

@@ -66,7 +66,7 @@ def loads(fedops: Fedops, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 def test_a_site_pulls_trains_and_submits_with_three_commands(world: World, fedops: Fedops) -> None:
     out, _ = fedops("pull")
-    assert out.splitlines()[1:] == [".fedops/work/v0/model.safetensors", "next: fedops train"]
+    assert out.splitlines()[1:] == [".fedops/versions/v0/model.safetensors", "next: fedops train"]
     out, err = fedops("train", "--client", "ours:Ours")
     assert out.startswith("hospital-a trained on v0\n150 examples  loss 0.31  ")
     assert "rate 0.1" in err

@@ -41,9 +41,9 @@ def test_a_file_that_cannot_be_written_is_named_with_what_to_do(clone: Path) -> 
     for below in (clone, clone / "sites"):
         below.mkdir(exist_ok=True)
         os.chdir(below)
-        told = unwritable(refused(clone / ".fedops" / "work"), SUBMIT)
+        told = unwritable(refused(clone / ".fedops" / "versions"), SUBMIT)
         assert told is not None
-        assert told.message == f"{clone}: .fedops/work cannot be written, got Read-only file system"
+        assert told.message == f"{clone}: .fedops/versions cannot be written, got Read-only file system"
         assert told.hint == "get the right to write there, or work in a clone of your own: git clone"
 
 

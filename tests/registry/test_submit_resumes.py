@@ -22,7 +22,7 @@ SIDE = 1024
 MODEL_BYTES = 4 * SIDE * SIDE  # of float32, without the file's head
 CUT_AFTER = 1_500_000
 POSTS = 4  # to open one pull request, before `submit` gives up
-FILE = ".fedops/work/v0/update.safetensors"
+FILE = ".fedops/versions/v0/update.safetensors"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Fed:
 
         What is announced and not cut arrives whole: the registry checks it against its digest.
         """
-        draft = self.world.clone(site) / ".fedops/work/v0/submit/submission.json"
+        draft = self.world.clone(site) / ".fedops/versions/v0/submit/submission.json"
         sha256 = json.loads(draft.read_text())["sha256"]
         wanted = ("PUT", "PATCH")
         sent = [s for s in self.proxy.seen if s.method in wanted and "/blobs/uploads/" in s.path]

@@ -356,17 +356,17 @@ def pulled() -> str:
     now, old = version(9), version(4)
     return "\n\n".join(
         [
-            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=False, changed=True),
-            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=False, changed=False),
+            pull_text(now, 9, ".fedops/versions/v9/model.safetensors", final=False, changed=True),
+            pull_text(now, 9, ".fedops/versions/v9/model.safetensors", final=False, changed=False),
             pull_text(old, 9, "models/v4.safetensors", final=False, changed=True),
-            pull_text(now, 9, ".fedops/work/v9/model.safetensors", final=True, changed=True),
+            pull_text(now, 9, ".fedops/versions/v9/model.safetensors", final=True, changed=True),
             "",
         ]
     )
 
 
 def trained() -> str:
-    where = ".fedops/work/v8/update.safetensors"
+    where = ".fedops/versions/v8/update.safetensors"
     return "\n\n".join(
         [
             train_text(A, 8, 150, {"loss": 0.3141592653, "accuracy": 0.9}, hex64("model"), where, changed=True),

@@ -155,7 +155,7 @@ READING = {
     "status": Case("hospital-a", "status"),
     "log": Case("hospital-a", "log"),
     "show": Case("hospital-a", "show"),
-    "check": Case("hospital-a", "check .fedops/work/v0/update.safetensors"),
+    "check": Case("hospital-a", "check .fedops/versions/v0/update.safetensors"),
     "verify": Case("ci", "verify --all", verified),
     "review": Case("lead", "review 1", reconciled),
     "site list": Case("lead", "site list"),

@@ -65,7 +65,7 @@ def test_from_an_empty_folder_to_a_verified_version(tmp_path: Path) -> None:
     assert all(f"\n  {site}:\n" in roster for site in SITES)
 
     said = world("hospital-a", "pull")
-    assert said.out.splitlines()[1:] == [".fedops/work/v0/model.safetensors", "next: fedops train"]
+    assert said.out.splitlines()[1:] == [".fedops/versions/v0/model.safetensors", "next: fedops train"]
     said = world("hospital-a", *BY_CLIENT)
     assert "training on 0 with rate 0.1" in said.err
     assert "training on 0" not in said.out
@@ -128,7 +128,7 @@ def assert_done(world: World, third: str) -> None:
     assert said.out.startswith("already used up by a version (hospital-b, update on v1)\n")
     assert said.out.splitlines()[-1] == done
     # Something new is not handed in, with --dry-run neither; and who never trained hears the same.
-    update = ".fedops/work/v2/update.safetensors"
+    update = ".fedops/versions/v2/update.safetensors"
     world.new_clone("late")
     world("late", "join", "clinic-c", "--key", str(world.clone("clinic-c") / ".fedops/id_ed25519"))
     for more in ((), ("--dry-run",)):
@@ -161,7 +161,7 @@ def test_status_log_show_review_and_check_tell_the_same_story(world: World) -> N
     text = world("lead", "review", "1").out
     assert "<!--" not in text
     assert "\n**Accepted** at" in text
-    update, base = ".fedops/work/v0/update.safetensors", ".fedops/work/v0/model.safetensors"
+    update, base = ".fedops/versions/v0/update.safetensors", ".fedops/versions/v0/model.safetensors"
     checked = world.json("hospital-a", "check", update, "--base", base)
     assert checked["ok"]
     facts = checked["items"][0]["facts"]
