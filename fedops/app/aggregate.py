@@ -23,11 +23,13 @@ from fedops.core.aggregated import (
     LeftOut,
     Outcome,
 )
+from fedops.core.disk import disk_fault
 from fedops.core.documents import BadJson, dump_json, parse_json
 from fedops.core.errors import ConfigError, StoreError
 from fedops.core.findings import Finding, errors
 from fedops.core.policy import aggregate_metrics
 from fedops.core.records import TensorEntry
+from fedops.core.strategies import chosen
 from fedops.ports import Models
 
 _PREFIX = ".fedops-aggregate-"
@@ -89,10 +91,12 @@ def _document(task: Task, made: Made, findings: tuple[Finding, ...]) -> Aggregat
                 share=w.share,
                 delta_norm=model.norms.get(w.submission.site),
                 clip_factor=model.clip_factors.get(w.submission.site),
+                score=model.scores.get(w.submission.site),
                 sha256=stated[w.submission.site].sha256,
             )
             for w in made.weighing.weighted
         ),
+        chosen=chosen(model.scores),
         metrics=aggregate_metrics(made.weighing.weighted),
         excluded=tuple(
             LeftOut(submission=f.where, site=(f.detail or {}).get("site"), id=f.id, slug=f.slug) for f in refused
@@ -175,8 +179,10 @@ def _place(folder: Path, out: Path, record: bytes) -> None:
 
 
 def _unwritable(out: Path, error: OSError) -> StoreError:
+    full = disk_fault(error)
     return StoreError(
         f"{out}: cannot be written to, got {error.strerror or error}",
         hint="name another folder with --out, or make room there and give this account the right to write",
         slug="out_unwritable",
+        cause="permanent" if full is None else full.cause,
     )

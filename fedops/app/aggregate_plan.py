@@ -59,11 +59,17 @@ def read_task(path: Path) -> Task:
         raise ConfigError(f"{path.name}: globals: none -> at least the current version's model")
     if current not in terms.globals:
         raise ConfigError(f"{path.name}: globals: no {current} -> the model of current_version")
+    strategy = make_strategy(policy.strategy)
     if policy.privacy is not None:
         _refuse_noise(policy.privacy, path.name)
+        if not strategy.linear:
+            raise ConfigError(
+                f"{path.name}: policy: strategy {strategy.name} with privacy: clips and adds noise to a sum -> fedavg",
+                hint="leave out `privacy`, or take the strategy fedavg",
+            )
     # Offline nobody else will hand in, so that one submission is enough where the plan does not say otherwise.
     quorum = policy.trigger.quorum if "quorum" in policy.trigger.model_fields_set else 1
-    return Task(terms, policy, make_strategy(policy.strategy), current, quorum, plan.submissions)
+    return Task(terms, policy, strategy, current, quorum, plan.submissions)
 
 
 def _refuse_noise(privacy: Privacy, where: str) -> None:

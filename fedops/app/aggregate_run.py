@@ -14,7 +14,7 @@ from fedops.app.same_bytes import name_bytes
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Submission
 from fedops.core.findings import Finding, errors, finding, message
-from fedops.core.ids import BlobId, CommitId, Digest, SiteId
+from fedops.core.ids import AGGREGATION_PATH, BlobId, CommitId, Digest, SiteId
 from fedops.core.merge_order import Handed, merge_in_order
 from fedops.core.policy import Weighing, weigh
 from fedops.core.validate import norm_faults, validate_model
@@ -164,7 +164,7 @@ class Run:
             if "site" in detail:
                 self._refuse(use[detail["site"]], [f])
         if all("site" not in (f.detail or {}) for f in findings):
-            self._whole = tuple(findings)
+            self._whole = tuple(replace(f, where=POLICY) if f.where == AGGREGATION_PATH else f for f in findings)
 
     def _refuse(self, candidate: Candidate, findings: Sequence[Finding]) -> None:
         now = self._candidates[candidate.where]

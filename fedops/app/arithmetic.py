@@ -28,11 +28,12 @@ class ResultNotFinite(Exception):  # noqa: N818 turned into findings, it is no e
 
     Attributes:
         tensor: its name.
+        site: whose change alone has no float64 value; "": it is not known.
     """
 
-    def __init__(self, tensor: str) -> None:
-        super().__init__(tensor)
-        self.tensor = tensor
+    def __init__(self, tensor: str, site: str = "") -> None:
+        super().__init__(tensor, site)
+        self.tensor, self.site = tensor, site
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class Arithmetic:
             current, delta = self._linear(chunk) if self._work.linear else self._combined(chunk)
             np.add(current, delta, current)
             if not narrow(current, chunk.dtype, out):
-                raise ResultNotFinite(_tensor_at(chunk, out))
+                widen(out, chunk.dtype, current)
+                raise ResultNotFinite(_tensor_at(chunk, np.isfinite(current)))
 
     def _linear(self, chunk: Chunk) -> tuple[F64, F64]:
         """The current version, and the new delta of a linear strategy."""
@@ -163,18 +165,23 @@ class Arithmetic:
             if version not in origins and feed.every_chunk:
                 feed.read(chunk, room)
 
+        sites = iter(self._given)
+
         def deltas() -> Iterator[F64]:
-            for given, feed, _ in self._given:
+            for given, feed, _ in sites:
                 widen(feed.read(chunk, room), chunk.dtype, row)
                 if given.base is not None:
                     np.subtract(row, origins[given.base], row)
+                # The mean of what is not finite is not either, but a rule that leaves values out may hide it.
+                finite = np.isfinite(row)
+                if not finite.all():
+                    raise ResultNotFinite(_tensor_at(chunk, finite), given.site)
                 yield row
 
-        source = deltas()
-        work.combine(source, out, {})
-        if any(feed.every_chunk for feed in self._sites):
-            for _ in source:  # a strategy may leave some out, but every byte of a file is hashed
-                pass
+        work.combine(deltas(), out, {})
+        for _, feed, _ in sites:  # a strategy may leave some out, but every byte of a file is hashed
+            if feed.every_chunk:
+                feed.read(chunk, room)
         return rows[0], out
 
     def _base(self, chunk: Chunk, version: int, room: Room, row: F64) -> F64:
@@ -212,10 +219,8 @@ def _whole(feed: Feed, chunk: Chunk) -> NDArray[Any]:
     return np.not_equal(stored.view(np.uint8), 0) if chunk.dtype == "BOOL" else stored
 
 
-def _tensor_at(chunk: Chunk, out: NDArray[Any]) -> str:
+def _tensor_at(chunk: Chunk, finite: NDArray[np.bool_]) -> str:
     """The tensor in which the first value that is not finite lies."""
-    values = np.empty(out.size)
-    widen(out, chunk.dtype, values)
-    index = int(np.argmin(np.isfinite(values)))
+    index = int(np.argmin(finite))
     ends = accumulate(piece.count for piece in chunk.pieces)
     return next(piece.name for piece, end in zip(chunk.pieces, ends, strict=True) if index < end)

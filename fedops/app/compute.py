@@ -15,6 +15,7 @@ from fedops.core.facts import Specs, Submission, Weighted
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import BlobId
 from fedops.core.policy import Weighing
+from fedops.core.settings import StrategySettings
 from fedops.core.strategies import make_strategy
 from fedops.core.validate import validate_specs
 from fedops.ports import ModelSink, OpenModel
@@ -37,6 +38,7 @@ def compute(
     *,
     opened: Callable[[int], OpenModel] | None = None,
     hashed: Callable[[int], str | None] | None = None,
+    strategy: StrategySettings | None = None,
 ) -> Aggregated | dict[BlobId, Finding] | Finding:
     """Aggregate the weighed submissions into `target`.
 
@@ -47,6 +49,7 @@ def compute(
         opened: opens the model of a global version; None: fetches it.
         hashed: the sha256 of a global version's model, None if it was checked just now; then every file that is read is
             held against its digest. None: all were checked before.
+        strategy: in place of the policy's.
 
     Returns:
         What was written; or record blob -> finding for submissions whose bytes cannot be used; or the finding that
@@ -69,7 +72,7 @@ def compute(
         specs = globals_[main.version.version].specs
         bases = {n: Base(model, f"v{n}", hashed(n) if hashed is not None else None) for n, model in globals_.items()}
         sink = target(specs) if callable(target) else stack.enter_context(ctx.models.create(target, specs))
-        made = aggregate(main.version.version, bases, inputs, _rule(main, weights), sink)
+        made = aggregate(main.version.version, bases, inputs, _rule(main, weights, strategy), sink)
     return _judged(main, weights, made)
 
 
@@ -78,10 +81,10 @@ def _input(weighted: Weighted, updates: Mapping[BlobId, OpenModel], *, checked: 
     return Input(weighted, updates[s.record_blob], f"sites/{s.site}", None if checked else s.sha256)
 
 
-def _rule(main: Snapshot, weights: Weighing) -> Rule:
+def _rule(main: Snapshot, weights: Weighing, strategy: StrategySettings | None) -> Rule:
     policy = main.aggregation
     return Rule(
-        strategy=make_strategy(policy.strategy),
+        strategy=make_strategy(strategy or policy.strategy),
         denominator=weights.denominator,
         integers=policy.integers,
         want_norms=main.submission_policy.update_norm_max is not None,
@@ -104,9 +107,11 @@ def judge_alone(
         target: for the model that this gives; gone afterwards.
     """
     staleness = main.version.version - submission.base_version
-    # What is wrong with bytes does not depend on how much they would have counted.
+    # What is wrong with bytes does not depend on how much they would have counted, nor on the others; the mean of one
+    # update is that update.
     weights = Weighing((Weighted(submission, staleness, 1.0, 1.0),), 1.0)
-    made = compute(ctx, main, weights, from_files(ctx, main, lambda _: path), target, opened=opened)
+    updates = from_files(ctx, main, lambda _: path)
+    made = compute(ctx, main, weights, updates, target, opened=opened, strategy=StrategySettings())
     target.unlink(missing_ok=True)
     if isinstance(made, dict):
         return made[submission.record_blob]

@@ -27,7 +27,7 @@ from fedops.core.records import (
     Witness,
 )
 from fedops.core.settings import Aggregation
-from fedops.core.strategies import ENGINE, describe
+from fedops.core.strategies import ENGINE, chosen, describe
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,7 @@ def version_record(
     number = main.version.version + 1
     last = main.aggregation.stop.max_version
     model = proposal.model
+    contributions = tuple(_contribution(w, proposal) for w in weights.weighted)
     return VersionRecord(
         version=number,
         base_version=main.version.version,
@@ -150,7 +151,8 @@ def version_record(
         rule=rule_entry(main.aggregation),
         policy=main.policy,
         denominator=weights.denominator,
-        contributions=tuple(_contribution(w, proposal.norms) for w in weights.weighted),
+        contributions=contributions,
+        chosen=chosen({c.site: c.score for c in contributions if c.score is not None}),
         excluded=tuple(excluded_entry(e) for e in decision.excluded),
         consumed={str(s): n for s, n in consumed_after(main.version, decision.use, decision.excluded).items()},
         carried=Carried(
@@ -163,7 +165,7 @@ def version_record(
     )
 
 
-def _contribution(w: Weighted, norms: Mapping[str, float]) -> Contribution:
+def _contribution(w: Weighted, results: Proposal) -> Contribution:
     s = w.submission
     return Contribution(
         site=s.site,
@@ -172,7 +174,8 @@ def _contribution(w: Weighted, norms: Mapping[str, float]) -> Contribution:
         num_examples=s.num_examples,
         weight=w.weight,
         share=w.share,
-        delta_norm=norms.get(s.site),
+        delta_norm=results.norms.get(s.site),
+        score=results.scores.get(s.site),
         record_blob=s.record_blob,
         pointer_blob=s.pointer_blob,
         manifest=s.manifest,

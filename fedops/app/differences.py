@@ -30,6 +30,9 @@ def _differences(record: VersionRecord, made: Aggregated) -> Iterator[Finding]:
     norms = {c.site: c.delta_norm for c in record.contributions if c.delta_norm is not None}
     if norms != dict(made.norms):
         yield mismatch(where, "delta_norm", norms, dict(made.norms))
+    scores = {c.site: c.score for c in record.contributions if c.score is not None}
+    if scores != dict(made.scores):
+        yield mismatch(where, "score", scores, dict(made.scores))
 
 
 def tensors_differ(record: VersionRecord, specs: Specs) -> Finding:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from fedops.app.arithmetic import ResultNotFinite, Work
 from fedops.app.feeds import Base, Input
 from fedops.app.lanes import can_fork
-from fedops.app.scan_pass import non_finite, norms
+from fedops.app.scan_pass import non_finite, scan
 from fedops.app.write_pass import WritePass
 from fedops.core.chunks import integer_rules
 from fedops.core.facts import Scan, Specs
@@ -37,7 +38,8 @@ class Rule:
         strategy: with its parameters.
         denominator: of the mean.
         integers: rules of the integer and bool tensors.
-        clip_norm: each delta is shortened to this L2 norm and counts once, whatever its weight; None: no clipping.
+        clip_norm: each delta is shortened to this L2 norm and counts once, whatever its weight; of a linear strategy
+            alone. None: no clipping.
         want_norms: measure the deltas' norms although neither strategy nor clipping asks for it.
     """
 
@@ -58,6 +60,7 @@ class Aggregated:
         specs: its tensors.
         norms: site -> L2 norm of its delta before clipping; empty if they were not measured.
         clip_factors: site -> what its delta was multiplied by; empty without clipping.
+        scores: site -> what the strategy ranked it by; empty if it ranks nobody.
     """
 
     sha256: str
@@ -66,6 +69,7 @@ class Aggregated:
     specs: Specs
     norms: Mapping[str, float]
     clip_factors: Mapping[str, float]
+    scores: Mapping[str, float]
 
 
 def aggregate(
@@ -102,34 +106,35 @@ def aggregate(
     """
     ordered = sorted(inputs, key=lambda i: i.site)
     specs = bases[current].model.specs
-    _assert_checked(specs, bases, ordered, rule.strategy)
+    _assert_checked(specs, bases, ordered, rule)
+    if (refused := rule.strategy.refuses(len(ordered))) is not None:
+        return (refused,)
     layout = canonical_layout(specs)
     if two_processes is None:
         two_processes = data_bytes(specs) * (len(inputs) + len(bases)) >= _LARGE_BYTES and can_fork()
     strategy = rule.strategy
     on_the_way = strategy.linear and (chunk is None or chunk >= BLOCK)  # a norm is made of whole blocks
-    before = rule.clip_norm is not None or strategy.scan == "norms" or (rule.want_norms and not on_the_way)
-    models = [*(i.model for i in ordered), *(b.model for b in bases.values())]
-    assert not (before and any(m.in_order for m in models)), "what comes in order is read once"
-    measured = norms(layout, ordered, bases, two_processes=two_processes) if before else []
-    if found := _not_measured(layout, ordered, bases, measured):
+    norms = rule.clip_norm is not None or strategy.scan == "norms" or (rule.want_norms and not on_the_way)
+    distances = strategy.scan == "distances"
+    models = [*(i.model for i in ordered), *(b.model for b in bases.values())] if norms or distances else []
+    assert not any(m.in_order for m in models), "what comes in order is read once"
+    seen = scan(layout, ordered, bases, distances=distances, two_processes=two_processes) if models else None
+    if found := _unusable(layout, ordered, bases, seen, norms=norms):
         return found
-    combine = strategy.prepare(
-        [i.weighted for i in ordered], rule.denominator, Scan(tuple(measured)) if measured else None
-    )
+    combine = strategy.prepare([i.weighted for i in ordered], rule.denominator, seen)
     if isinstance(combine, Finding):
         return (combine,)
+    measured = list(seen.norms) if seen is not None and norms else []
     clips = [] if rule.clip_norm is None else [clip_factor(norm, rule.clip_norm) for norm in measured]
-    work = _work(layout, ordered, bases, current, rule, combine, clips, measure=rule.want_norms and not before)
+    work = _work(layout, ordered, bases, current, rule, combine, clips, measure=rule.want_norms and not norms)
     written = _write(work, WritePass(work, sink, two_processes=two_processes, elements=chunk))
     if isinstance(written, tuple):
         return written
-    measured = measured or written
-    sha256, md5, size = sink.commit()
-    sites = [i.site for i in ordered]
-    return Aggregated(
-        sha256, md5, size, specs, dict(zip(sites, measured, strict=False)), dict(zip(sites, clips, strict=False))
-    )
+    for model in models:  # a digest is of what was read last, and these were read twice
+        model.check_unchanged()
+    told = (measured or written, clips, strategy.scores(seen))
+    norms_told, factors, scores = (dict(zip([i.site for i in ordered], values, strict=False)) for values in told)
+    return Aggregated(*sink.commit(), specs, norms_told, factors, scores)
 
 
 def _work(
@@ -161,15 +166,32 @@ def _work(
     )
 
 
-def _assert_checked(specs: Specs, bases: Mapping[int, Base], inputs: Sequence[Input], strategy: Strategy) -> None:
+def _assert_checked(specs: Specs, bases: Mapping[int, Base], inputs: Sequence[Input], rule: Rule) -> None:
     """What the stages before have seen to: a broken promise is a bug here, never a finding."""
     assert inputs, "nothing to aggregate"
     assert len({i.site for i in inputs}) == len(inputs), "two inputs of one site"
     assert {i.weighted.submission.base_version for i in inputs} <= bases.keys(), "a base version is not given"
     assert all(i.weighted.submission.payload in ("full", "delta") for i in inputs), "a payload was not decoded"
     assert all(dict(m.specs) == dict(specs) for m in (*(b.model for b in bases.values()), *(i.model for i in inputs)))
-    assert strategy.scan != "distances", "no strategy of this engine asks for distances"
-    assert not strategy.state, "no strategy of this engine keeps optimiser tensors"
+    assert rule.clip_norm is None or rule.strategy.linear, "a rule for all deltas gets them as they are"
+    assert not rule.strategy.state, "no strategy of this engine keeps optimiser tensors"
+
+
+def _unusable(
+    layout: tuple[Placed, ...], inputs: Sequence[Input], bases: Mapping[int, Base], seen: Scan | None, *, norms: bool
+) -> tuple[Finding, ...]:
+    """What the first pass found wrong with values.
+
+    A distance between two finite updates that has no float64 value is no fault: it is further than all others.
+
+    Args:
+        norms: of the deltas are needed.
+    """
+    if seen is None:
+        return ()
+    if norms and (found := _not_measured(layout, inputs, bases, seen.norms)):
+        return found
+    return () if all(map(math.isfinite, chain(seen.norms, *seen.distances))) else non_finite(layout, inputs, bases)
 
 
 def _not_measured(
@@ -194,8 +216,11 @@ def _write(work: Work, run: WritePass) -> list[float] | tuple[Finding, ...]:
     try:
         measured = run.run()
     except ResultNotFinite as e:
-        where = work.bases[work.current].where
-        overflow = finding("non_finite_result", where, detail={"tensor": e.tensor})
+        where, detail = work.bases[work.current].where, {"tensor": e.tensor}
+        for given in work.inputs:
+            if given.site == e.site:
+                where, detail = given.where, {"site": e.site, **detail}
+        overflow = finding("non_finite_result", where, detail=detail)
         return non_finite(work.layout, work.inputs, work.bases) or (overflow,)
     sites = [feed.check(i.where, {"site": i.site}) for i, feed in zip(work.inputs, run.site_feeds, strict=True)]
     versions = [feed.check(work.bases[b].where, {"version": b}) for b, feed in run.base_feeds.items()]

@@ -227,7 +227,7 @@ def _upload(ctx: Context, here: Situation, decision: Aggregate, weights: Weighin
             tensors={n: TensorEntry(dtype=s.dtype, shape=s.shape) for n, s in made.specs.items()},
         ),
         norms=dict(made.norms),
-        scores={},
+        scores=dict(made.scores),
         metrics=aggregate_metrics(weights.weighted),
         excluded=tuple(entry_of(e) for e in decision.excluded if e.judged == "bytes"),
         unavailable=unavailable_entries(here),

@@ -159,7 +159,7 @@ def proposal_of(record: VersionRecord) -> Proposal:
             format=model.format, size=model.size, sha256=model.sha256, md5=model.md5, tensors=model.tensors
         ),
         norms={c.site: c.delta_norm for c in record.contributions if c.delta_norm is not None},
-        scores={},
+        scores={c.site: c.score for c in record.contributions if c.score is not None},
         metrics=record.metrics,
         excluded=tuple(e for e in record.excluded if e.judged == "bytes"),
         unavailable=record.witness.unavailable,
@@ -231,18 +231,19 @@ def _unavailable_findings(where: str, again: Situation, record: VersionRecord) -
 
 def _compared(where: str, record: VersionRecord, expected: VersionRecord) -> Iterator[Finding]:
     want, have = plain(expected), plain(record)
-    for name in want:
+    for name in {**want, **have}:
         # The policy digest has a finding of its own; of the witness, v0's alone is fixed, and by its caller.
-        if name == "policy" or want[name] == have[name]:
+        is_, must = have.get(name), want.get(name)
+        if name == "policy" or is_ == must:
             continue
         if name in BY_SITE:
             yield _by_site(where, name, have[name], want[name])
-        elif isinstance(want[name], dict) and isinstance(have[name], dict):
-            keys = sorted(k for k in want[name].keys() | have[name].keys() if want[name].get(k) != have[name].get(k))
-            got = {k: have[name].get(k) for k in keys}
-            yield mismatch(where, name, got, {k: want[name].get(k) for k in keys}, keys=keys)
+        elif isinstance(must, dict) and isinstance(is_, dict):
+            keys = sorted(k for k in must.keys() | is_.keys() if must.get(k) != is_.get(k))
+            got = {k: is_.get(k) for k in keys}
+            yield mismatch(where, name, got, {k: must.get(k) for k in keys}, keys=keys)
         else:
-            yield mismatch(where, name, have[name], want[name])
+            yield mismatch(where, name, is_, must)
 
 
 def _by_site(where: str, name: str, have: Sequence[Mapping[str, Json]], want: Sequence[Mapping[str, Json]]) -> Finding:

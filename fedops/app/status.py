@@ -17,7 +17,7 @@ from fedops.core.byte_faults import UNAVAILABLE
 from fedops.core.facts import Pull, Submission
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import GlobalVersion, SiteId
-from fedops.core.policy import eligible
+from fedops.core.policy import eligible, trigger_of
 from fedops.core.status import (
     LocalWork,
     OpenPull,
@@ -90,7 +90,7 @@ def _report(main: Snapshot, tags: Tags, work: Work, told: Told, own: SiteId | No
         made_at=made_at,
         final=main.version.status == "final",
         ready=tuple(site for site in counted.ready if site not in counted.refused),
-        trigger=main.aggregation.trigger,
+        trigger=trigger_of(main.aggregation),
         decision=seen.decision,
         sites=tuple(lines),
         own=own,

@@ -11,12 +11,15 @@ from typing import Literal
 
 from fedops.core.health import Check
 from fedops.core.ids import AGGREGATION_PATH, SITES_PATH, GlobalVersion, SiteId
+from fedops.core.policy import trigger_of
 from fedops.core.records import VersionRecord
 from fedops.core.settings import Aggregation, Lead, Sites, SubmissionPolicy, Trigger
 from fedops.core.staleness import as_written
+from fedops.core.strategies import least_updates, make_strategy
 
 ForgeKind = Literal["git", "github"]
 _NAMED = 5  # names in one line
+_MANY = 1000  # updates, more than which nobody waits for
 
 
 def check_sense(
@@ -28,13 +31,40 @@ def check_sense(
         forge: on git a signature is the account, so that a lead without a key is nobody.
         current: the record of the current version.
     """
-    yield from _quorum(len(sites.active()), aggregation.trigger)
-    yield from _wait(aggregation.trigger)
+    active, trigger, least = len(sites.active()), trigger_of(aggregation), least_updates(aggregation.strategy)
+    yield from _strategy(active, aggregation, least)
+    if active >= least or least == 1:
+        yield from _quorum(active, trigger)
+    yield from _wait(trigger, least)
     yield from _end(current, aggregation.stop.max_version)
-    yield from _share(len(sites.active()), aggregation.weights.max_share)
+    yield from _share(active, aggregation.weights.max_share)
     yield from _leads(forge, sites.leads)
     yield from _approvals(forge, sites, aggregation)
     yield from _keys_of_sites(sites, submission)
+
+
+def _strategy(active: int, aggregation: Aggregation, least: int) -> Iterator[Check]:
+    """A rule that needs more updates than there can be, or than the trigger says, or that protects against nobody."""
+    strategy, trigger = make_strategy(aggregation.strategy), aggregation.trigger
+    name = " ".join([strategy.name, *(f"{key} {value}" for key, value in strategy.parameters.items())])
+    if active < least and least > 1:
+        lower = f", or {AGGREGATION_PATH}: strategy.f: {(active - 3) // 2}" if active >= 3 else ""
+        got = f"{name} needs {least} updates, {_count(active, 'active site')}: no version can come"
+        yield Check("strategy: sites", "warning", got, "more sites", f"a lead: fedops site add SITE …{lower}")
+    enough = {"quorum": trigger.quorum}
+    if trigger.max_wait_hours is not None and trigger.quorum > least:  # else the wait changes nothing, see `_wait`
+        enough["quorum_after_wait"] = trigger.quorum_after_wait
+        if trigger.quorum_after_wait < least:
+            got = f"{name} needs {least} updates, quorum_after_wait {trigger.quorum_after_wait}: so few make no version"
+            step = f"{AGGREGATION_PATH}: trigger.quorum_after_wait: {least}"
+            yield Check("strategy: wait", "warning", got, f"at least {least}", step)
+    key = min(enough, key=enough.__getitem__)
+    count = max(least, enough[key])
+    if not strategy.linear and strategy.withstands(count) == 0:
+        more = next((n for n in range(count, _MANY) if strategy.withstands(n)), None)
+        step = "strategy: other parameters, or another one" if more is None else f"trigger.{key}: {more}"
+        got = f"{name} of {_count(count, 'update')} protects against no site"
+        yield Check("strategy: protection", "warning", got, "against at least one", f"{AGGREGATION_PATH}: {step}")
 
 
 def _quorum(active: int, trigger: Trigger) -> Iterator[Check]:
@@ -46,13 +76,13 @@ def _quorum(active: int, trigger: Trigger) -> Iterator[Check]:
         yield Check("quorum", "warning", got, expected, f"a lead: fedops site add SITE …{lower}")
 
 
-def _wait(trigger: Trigger) -> Iterator[Check]:
+def _wait(trigger: Trigger, least: int) -> Iterator[Check]:
     """Enough after the wait is enough without it; only a running grace period could be ended by the wait."""
     quorum, after = trigger.quorum, trigger.quorum_after_wait
     if trigger.max_wait_hours is None or after < quorum or trigger.grace_minutes > 0:
         return
     got = f"quorum_after_wait {after}, quorum {quorum}: max_wait_hours changes nothing"
-    field = f"trigger.quorum_after_wait: {quorum - 1}" if quorum > 1 else "trigger.max_wait_hours: null"
+    field = f"trigger.quorum_after_wait: {quorum - 1}" if quorum > least else "trigger.max_wait_hours: null"
     yield Check("max wait", "warning", got, "quorum_after_wait below quorum", f"{AGGREGATION_PATH}: {field}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -38,16 +39,31 @@ class BlockNorm:
                 folded = folded[:, :half] + folded[:, half:]
         self._blocks += folded[:, 0].tolist()
 
-    def add_block(self, total: float) -> None:
-        """Take the folded squares of one block; from several threads if need be: the order does not matter."""
-        self._blocks.append(total)
-
     def value(self) -> float:
         """The norm of everything added; inf if its square has no float64 value."""
-        try:
-            return math.sqrt(math.fsum(self._blocks))
-        except OverflowError:
-            return math.inf
+        return math.sqrt(exact_sum(self._blocks))
+
+
+def exact_sum(totals: Sequence[float]) -> float:
+    """The sum of blocks, rounded once; inf if it has no float64 value."""
+    try:
+        return math.fsum(totals)
+    except OverflowError:
+        return math.inf
+
+
+def few_with_same_sum(totals: Sequence[float]) -> list[float]:
+    """A few numbers, at best one, whose exact sum is that of the totals: what `exact_sum` gives does not change.
+
+    Args:
+        totals: all of one sign, or one is not finite.
+    """
+    few: list[float] = []
+    while rest := exact_sum([*totals, *(-part for part in few)]):
+        few.append(rest)
+        if not math.isfinite(rest):
+            return [rest]
+    return few
 
 
 def clip_factor(norm: float, clip_norm: float) -> float:
@@ -77,11 +93,13 @@ def fold_rows(rows: F64) -> list[float]:
     """The sums of several blocks at once.
 
     Args:
-        rows: float64, shape (n, SHORT): each a block folded to SHORT, or fewer elements and zeros; overwritten.
+        rows: float64, shape (n, m), m from 1 to BLOCK: the squares of a block, as for `fold`, or what it left of them, with
+            or without zeros; overwritten.
     """
-    half = rows.shape[1] // 2
-    while half:
-        np.add(rows[:, :half], rows[:, half : 2 * half], rows[:, :half])
-        half //= 2
+    size = rows.shape[1]
+    while size > 1:
+        half = 1 << ((size - 1).bit_length() - 1)
+        np.add(rows[:, : size - half], rows[:, half:size], rows[:, : size - half])
+        size = half
     sums: list[float] = rows[:, 0].tolist()
     return sums

@@ -16,6 +16,7 @@ from fedops.core.findings import Finding, finding
 from fedops.core.ids import BlobId, Digest, SiteId, digest_of_hex, record_path
 from fedops.core.records import VersionRecord
 from fedops.core.settings import Aggregation, Sites, Trigger
+from fedops.core.strategies import least_updates
 from fedops.core.weights import Weighing, aggregate_metrics, cap_shares, effective_examples, weigh
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "overtaken",
     "policy_digest",
     "record_inputs",
+    "trigger_of",
     "weigh",
 ]
 
@@ -139,7 +141,7 @@ def decide(
     Wait("nothing_new"), also if something was excluded, since a version without contributions would repeat the model;
     then two windows, of which one that is over is enough:
 
-    - quorum: `quorum` submissions are there, and `grace_minutes` have passed since the merge that completed it;
+    - quorum: `quorum` submissions are there (or as many as the strategy needs, see `trigger_of`), and `grace_minutes` have passed since the merge that completed it;
     - max_wait: `quorum_after_wait` are there, and `max_wait_hours` have passed since the oldest merge. So a submission
       more never makes the others wait longer than without it.
 
@@ -167,15 +169,22 @@ def decide(
         return Wait("review", missing, pull=open_version_pull)
     if not use:
         return Wait("nothing_new", missing)
-    merges = _believable(sorted(s.merged_at for s in use), now)
-    ends = _ends(policy.trigger, merges)
+    merges, trigger = _believable(sorted(s.merged_at for s in use), now), trigger_of(policy)
+    ends = _ends(trigger, merges)
     for name, end in ends.items():
         if now >= end:
             return Aggregate(_by_site(use), tuple(sorted(excluded, key=lambda e: e.submission.site)), name)
     if "quorum" in ends:
         return Wait("grace", missing, min(ends.values()))
-    wait_over = _wait_over(policy.trigger, merges)
+    wait_over = _wait_over(trigger, merges)
     return Wait("quorum", missing, wait_over if wait_over is not None and now < wait_over else None)
+
+
+def trigger_of(policy: Aggregation) -> Trigger:
+    """When a version is made: as the policy says, but never of fewer submissions than its strategy can be used on."""
+    trigger, least = policy.trigger, least_updates(policy.strategy)
+    raised = {name: max(getattr(trigger, name), least) for name in ("quorum", "quorum_after_wait")}
+    return trigger.model_copy(update=raised)
 
 
 def _believable(merges: Sequence[dt.datetime], now: dt.datetime) -> Sequence[dt.datetime]:

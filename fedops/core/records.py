@@ -148,10 +148,12 @@ class Contribution(Document):
     weight: Finite = Field(description="examples times discount, within the policy's caps")
     share: Finite = Field(description="weight / sum of all weights")
     delta_norm: Finite | None = Field(description="L2 norm of its change; null where no rule needs it")
+    score: Finite | None = Field(default=None, description="krum: sum of the squared distances to its nearest others")
     record_blob: Hex40 = Field(description="git's name of its submission.json")
     pointer_blob: Hex40 = Field(description="git's name of its pointer")
     manifest: DigestText = Field(description="of its artifact")
     sha256: Hex64 = Field(description="of its bytes")
+    absent_if_none = frozenset({"score"})
 
 
 class ExcludedEntry(Document):
@@ -212,6 +214,7 @@ class VersionRecord(Document):
     policy: DigestText = Field(description="digest of federation.yaml and policies/ that held")
     denominator: Finite | None = Field(description="what the weighted sum was divided by")
     contributions: tuple[Contribution, ...] = Field(description="what was used, by ascending site")
+    chosen: str | None = Field(default=None, description="krum: site of the contribution that was taken")
     excluded: tuple[ExcludedEntry, ...] = Field(description="what a rule left out")
     consumed: dict[str, Natural] = Field(
         description="site: base version of its last submission that was used or left out"
@@ -219,6 +222,7 @@ class VersionRecord(Document):
     carried: Carried = Field(description="state that goes from version to version")
     metrics: Metrics = Field(description="means of the metrics of the sites, by num_examples")
     witness: Witness = Field(description="what cannot be computed again")
+    absent_if_none = frozenset({"chosen"})
 
 
 def model_pointer(record: VersionRecord, extension: str) -> Pointer:

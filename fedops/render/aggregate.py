@@ -30,8 +30,11 @@ def _made(made: AggregatedVersion) -> list[str]:
     head = f"{new} from {base} ({made.rule.strategy.name}, {count(len(made.contributions), 'site')})"
     if left_out:
         head += f", without {count(left_out, 'refused submission')}"
-    factors = [c.clip_factor for c in made.contributions]
-    return [head, contribution_table(made.contributions, factors if any(f is not None for f in factors) else ())]
+    factors = [c.clip_factor for c in made.contributions if c.clip_factor is not None]
+    return [
+        head,
+        contribution_table(made.contributions, factors, strategy=made.rule.strategy.name, chosen=made.chosen),
+    ]
 
 
 def _written(made: AggregatedVersion, changed: bool, out: str, *, dry_run: bool) -> str:

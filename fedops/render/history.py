@@ -11,6 +11,7 @@ from fedops.core.ids import GlobalVersion
 from fedops.core.made import Made
 from fedops.core.plan import version_title
 from fedops.core.records import TensorEntry, VersionRecord
+from fedops.core.strategies import counts_examples
 from fedops.render.contributions import contribution_table
 from fedops.render.submission import metrics_text
 from fedops.render.text import clean, count, percent, short, size, table
@@ -42,7 +43,7 @@ def _entry(made: Made) -> str:
                 f"on {GlobalVersion(c.base_version).short}",
                 f"stale {c.staleness}",
                 count(c.num_examples, "example"),
-                percent(c.share),
+                percent(c.share) if _counts(record) else "taken" if c.site == record.chosen else "",
             )
             for c in record.contributions
         ]
@@ -92,8 +93,9 @@ def _rule(record: VersionRecord) -> str:
     assert rule is not None
     limit = "" if rule.staleness.max is None else f" up to {rule.staleness.max}"
     privacy = "" if rule.privacy is None else ", differential privacy"
-    weights = f"weights by {rule.weights.by}"
-    return f"{rule.strategy.name}, {weights}, staleness {rule.staleness.kind}{limit}{privacy}, engine {rule.engine}"
+    strategy = " ".join([rule.strategy.name, *(f"{k} {v}" for k, v in (rule.strategy.model_extra or {}).items())])
+    weights = f"weights by {rule.weights.by}" if _counts(record) else "no weights"
+    return f"{strategy}, {weights}, staleness {rule.staleness.kind}{limit}{privacy}, engine {rule.engine}"
 
 
 def _contributions(record: VersionRecord) -> str:
@@ -107,7 +109,13 @@ def _contributions(record: VersionRecord) -> str:
             )
         earlier = GlobalVersion(source.version).short if source is not None and source.version is not None else "?"
         return f"no contributions: the model is that of {earlier}"
-    return contribution_table(record.contributions)
+    strategy = record.rule.strategy.name if record.rule is not None else ""
+    return contribution_table(record.contributions, strategy=strategy, chosen=record.chosen)
+
+
+def _counts(record: VersionRecord) -> bool:
+    """True if weights say what each contribution counted."""
+    return record.rule is None or counts_examples(record.rule.strategy.name)
 
 
 def left_out(record: VersionRecord) -> list[str]:

@@ -10,8 +10,9 @@ from fedops.core.facts import Marker
 from fedops.core.findings import Finding, errors, hint, message
 from fedops.core.ids import GlobalVersion
 from fedops.core.plan import version_title
-from fedops.core.records import Record, VersionRecord
+from fedops.core.records import Contribution, Record, VersionRecord
 from fedops.core.report import PullReport, SignalReport
+from fedops.core.strategies import counts_examples
 from fedops.render.text import count, printable, short, size
 
 MAX_CHARACTERS = 60_000  # GitHub refuses a body of more than 65,536
@@ -229,15 +230,16 @@ def version_summary(
     ]
     parts.append(_Rows(metrics, "metrics"))
     if record.contributions:
-        parts.append(_table(["site", "base version", "staleness", "examples", "weight", "share", "distance (L2)"]))
+        counts = record.rule is None or counts_examples(record.rule.strategy.name)
+        how = ["weight", "share"] if counts else ["score", "taken"] if record.chosen is not None else []
+        parts.append(_table(["site", "base version", "staleness", "examples", *how, "distance (L2)"]))
         lines = [
             _row(
                 code(c.site),
                 GlobalVersion(c.base_version).short,
                 str(c.staleness),
                 f"{c.num_examples:,}",
-                f"{c.weight:.6g}",
-                f"{c.share:.1%}",
+                *_counted(c, how, record.chosen),
                 "" if c.delta_norm is None else f"{c.delta_norm:.6g}",
             )
             for c in record.contributions
@@ -253,3 +255,14 @@ def version_summary(
         parts += ["\nCould not be had, and stays in line for a later version:\n\n", _Rows(lost, "submissions")]
     parts.append(f"\nNext: {next_step or f'`fedops verify {version}` recomputes it.'}\n")
     return _fit(parts)
+
+
+def _counted(c: Contribution, how: Sequence[str], chosen: str | None) -> list[str]:
+    """What a contribution counted for: cells of these columns."""
+    cells = {
+        "weight": f"{c.weight:.6g}",
+        "share": f"{c.share:.1%}",
+        "score": "" if c.score is None else f"{c.score:.6g}",
+        "taken": "yes" if c.site == chosen else "",
+    }
+    return [cells[name] for name in how]

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedops.app.engine import Aggregated
-from fedops.core.settings import Integers
+from fedops.core.settings import Integers, StrategySettings
+from fedops.core.strategies import make_strategy
 from tests.model_world import World
 
 
@@ -32,6 +33,11 @@ def main(folder: Path) -> None:
             made, _ = files.aggregate(4, bases, inputs, clip_norm=clip, want_norms=True, integers=rule)
             assert isinstance(made, Aggregated)
             results[str(clip)] = [made.sha256, [x.hex() for x in made.norms.values()], list(made.clip_factors.values())]
+        for given in ({"name": "median"}, {"name": "trimmed_mean", "beta": "0.2"}, {"name": "krum", "f": 1}):
+            strategy = make_strategy(StrategySettings.model_validate(given))
+            made, _ = files.aggregate(4, bases, inputs, strategy=strategy)
+            assert isinstance(made, Aggregated)
+            results[strategy.name] = [made.sha256, [x.hex() for x in made.scores.values()]]
     print(json.dumps({"features": sorted(k for k, on in features.items() if on), "results": results}))
 
 

@@ -429,7 +429,16 @@ def test_a_share_that_cannot_be_held_is_a_warning(world: World) -> None:
         {"policy": {"unknown": 1}},
         {"policy": "missing.yaml"},
         {"policy": {"trigger": {"quorum": 0}}},
-        {"policy": {"strategy": {"name": "median"}}},
+        {"policy": {"strategy": {"name": "fedadam"}}},
+        {"policy": {"strategy": {"name": "median", "beta": "0.2"}}},
+        {"policy": {"strategy": {"name": "trimmed_mean"}}},
+        {"policy": {"strategy": {"name": "trimmed_mean", "beta": "-0.2"}}},
+        {"policy": {"strategy": {"name": "trimmed_mean", "beta": "much"}}},
+        {"policy": {"strategy": {"name": "krum"}}},
+        {"policy": {"strategy": {"name": "krum", "f": -1}}},
+        {"policy": {"strategy": {"name": "krum", "f": "1"}}},
+        {"policy": {"strategy": {"name": "median"}, "privacy": {"clip_norm": 1, "noise_multiplier": 0}}},
+        {"policy": {"strategy": {"name": "krum", "f": 0}, "privacy": {"clip_norm": 1, "noise_multiplier": 0}}},
         {"policy": {"strategy": {"name": "fedavg", "beta": 1}}},
         {"policy": {"privacy": {"clip_norm": 1, "noise_multiplier": 0.5}}},
         {"policy": {"privacy": {"clip_norm": 1, "noise_multiplier": 0, "max_epsilon": 3}}},
@@ -441,6 +450,77 @@ def test_a_fault_of_the_plan_is_an_error_and_writes_nothing(world: World, change
     with pytest.raises(ConfigError):
         world.run(*good(world), **changes)
     assert not world.out.exists()
+
+
+# ------------------------------------------------------------------ robust strategies
+
+KRUM = {"strategy": {"name": "krum", "f": 1}}
+
+
+def five(world: World, *last: float) -> list[Any]:
+    """Four submissions close together on v7 (1, 2), and one more."""
+    rows = ([1, 2], [2, 2], [2, 4], [5, 6], last or (-89, 42))
+    return [world.item(site, row, n=10 ** (i + 1)) for i, (site, row) in enumerate(zip("abcde", rows, strict=True))]
+
+
+def test_krum_tells_every_score_and_which_one_was_chosen(world: World) -> None:
+    outcome = world.run(*five(world), policy=KRUM)
+    made = outcome.made
+    assert made is not None
+    # Changes (0, 0) (1, 0) (1, 2) (4, 4) (-90, 40); of four squared distances each the two smallest.
+    assert [c.score for c in made.contributions] == [1 + 5, 1 + 4, 4 + 5, 13 + 25, 8100 + 1600 + 91**2 + 38**2]
+    assert (outcome.word, made.chosen, world.values()) == ("complete", "b", [2.0, 2.0])
+    assert {(c.weight, c.delta_norm, c.clip_factor) for c in made.contributions} == {
+        (10.0**i, None, None) for i in range(1, 6)
+    }
+    written = world.record()
+    assert (written["chosen"], written["contributions"][1]["score"]) == ("b", 5.0)
+    assert written["rule"]["strategy"] == written["rule"]["strategy"] | {"name": "krum", "f": 1}
+
+
+def test_a_refused_update_is_told_and_the_rest_are_enough_or_not(world: World) -> None:
+    nan = float("nan")
+    sixth = world.item("f", [1, 3])
+    outcome = world.run(*five(world, nan, 0), sixth, policy=KRUM)
+    assert (outcome.word, told(outcome)) == ("partial", [("non_finite", "submissions/4")])
+    assert outcome.made is not None
+    assert [c.site for c in outcome.made.contributions] == ["a", "b", "c", "d", "f"]
+    too_few = world.run(*five(world, nan, 0), policy=KRUM, out=world.path / "none")
+    assert too_few.made is None
+    assert told(too_few) == [("non_finite", "submissions/4"), ("krum_too_few", "policy")]
+    assert (too_few.findings[1].got, too_few.findings[1].expected, too_few.findings[1].detail) == (4, 5, {"f": 1})
+    assert not (world.path / "none").exists()
+
+
+@pytest.mark.parametrize("rows", [([1, 2], [float("inf"), 2]), ([1, 2], [3, 4])])
+def test_a_share_that_leaves_nothing_is_told_with_all_else_that_is_wrong(world: World, rows: Any) -> None:
+    items = [world.item(site, row) for site, row in zip("ab", rows, strict=True)]
+    outcome = world.run(*items, policy={"strategy": {"name": "trimmed_mean", "beta": "0.5"}})
+    if rows[1][0] == 3:
+        assert told(outcome) == [("trim_too_large", "policy")]
+    else:  # one is refused, and of one nothing is cut
+        assert (outcome.word, told(outcome)) == ("partial", [("non_finite", "submissions/1")])
+        assert world.values() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("strategy", [{"name": "median"}, {"name": "trimmed_mean", "beta": 0.34}])
+def test_each_update_is_compared_by_its_change_from_its_own_version(world: World, strategy: Any) -> None:
+    """Changes (1, 1) on v7, (9, -9) on v4, and (2, 2) as a change: the middle ones are 2 and 1."""
+    items = [
+        world.item("a", [2, 3], n=10**6),
+        world.item("b", [9, -9], base=4),
+        world.item("c", [2, 2], base=4, payload="delta"),
+    ]
+    rules = {"payloads": ["full", "delta"]}
+    world.run(*items, policy={"strategy": strategy}, submission_policy=rules)
+    assert world.values() == [1 + 2.0, 2 + 1.0]
+
+
+def test_a_limit_on_the_norm_holds_and_the_norms_are_told(world: World) -> None:
+    outcome = world.run(*five(world), world.item("f", [1, 3]), policy=KRUM, submission_policy={"update_norm_max": 50.0})
+    assert told(outcome) == [("norm_exceeded", "submissions/4")]
+    assert outcome.made is not None
+    assert [c.delta_norm for c in outcome.made.contributions] == [0.0, 1.0, 5**0.5, 32**0.5, 1.0]
 
 
 def test_a_missing_file_is_told_with_its_submission(world: World) -> None:

@@ -207,7 +207,7 @@ def test_error_of_the_sink_ends_the_run(files: World, error: BaseException, two:
         aggregate(0, {0: files.base(data)}, [given], rule, BrokenSink(error), chunk=100, two_processes=two)
 
 
-@pytest.mark.parametrize("broken", ["none", "twice", "base", "payload", "shape", "distances", "state"])
+@pytest.mark.parametrize("broken", ["none", "twice", "base", "payload", "shape", "clip", "state"])
 def test_what_earlier_stages_must_have_seen_to_is_a_bug_here(files: World, broken: str) -> None:
     data = file_bytes({"w": np.zeros(3, F32)})
     bases = {0: files.base(data)}
@@ -217,16 +217,14 @@ def test_what_earlier_stages_must_have_seen_to_is_a_bug_here(files: World, broke
         "base": [files.input("a", data, base=7)],
         "payload": [files.input("a", data, payload="topk")],
         "shape": [files.input("a", file_bytes({"w": np.zeros((1, 3), F32)}))],
-        "distances": [files.input("a", data)],
+        "clip": [files.input("a", data)],
         "state": [files.input("a", data)],
     }
     strategy: Any = Median()
-    strategy.scan, strategy.state = (
-        ("distances" if broken == "distances" else "none"),
-        (("m",) if broken == "state" else ()),
-    )
+    strategy.state = ("m",) if broken == "state" else ()
+    clip = 1.0 if broken == "clip" else None
     with pytest.raises(AssertionError):
-        files.aggregate(0, bases, inputs[broken], strategy=strategy, denominator=1.0)
+        files.aggregate(0, bases, inputs[broken], strategy=strategy, denominator=1.0, clip_norm=clip)
 
 
 # ---------------------------------------------------------------- strategies that want all deltas
@@ -240,13 +238,23 @@ class Median:
     linear = False
     scan: Literal["none", "norms", "distances"] = "none"
     state: tuple[str, ...] = ()
+    least = 1
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, ...]] = []
         self.prepared: tuple[list[str], float, Scan | None] | None = None
 
+    def refuses(self, n: int) -> Finding | None:
+        return None
+
+    def withstands(self, n: int) -> int:
+        return 0
+
     def buffers(self, n: int) -> int:
         return n
+
+    def scores(self, scan: Scan | None) -> tuple[float, ...]:
+        return ()
 
     def prepare(self, weights: Sequence[Weighted], denominator: float, scan: Scan | None) -> Combine | Finding:
         self.prepared = ([w.submission.site for w in weights], denominator, scan)

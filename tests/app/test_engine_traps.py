@@ -65,3 +65,27 @@ def test_2_only_with_count_do_equally_stale_updates_shorten_the_step(
     updates = {"hospital-a": (4, 100, [2.0, 0.0]), "hospital-b": (4, 300, [4.0, -8.0])}
     got = next_version(tmp_path, policy(weights={"normalize": normalize}), updates)
     assert got == rounded([1 + part * Fraction(1400, 400), 2 + part * Fraction(-2400, 400)])
+
+
+HONEST = {"hospital-a": [1.5, 2.25], "hospital-b": [1.0, 2.5], "hospital-c": [2.0, 2.0], "hospital-d": [1.25, 2.75]}
+ROBUST = [{"name": "median"}, {"name": "trimmed_mean", "beta": "0.2"}, {"name": "krum", "f": 1}]
+
+
+@pytest.mark.parametrize("site", ["a-first", "z-last"])
+@pytest.mark.parametrize("strategy", ROBUST, ids=lambda s: s["name"])
+def test_12_an_absurd_claim_of_examples_counts_for_nothing_in_a_robust_strategy(
+    tmp_path: Path, strategy: dict[str, object], site: str
+) -> None:
+    attack = [1e6, -1e6]
+
+    def made(n: int, name: str, rules: dict[str, object]) -> list[float]:
+        (tmp_path / name).mkdir()
+        updates = {s: (7, 10, v) for s, v in HONEST.items()} | {site: (7, n, attack)}
+        return next_version(tmp_path / name, policy(strategy=rules), updates)
+
+    got = made(10**9, "robust", strategy)
+    assert got == made(1, "modest", strategy)
+    for i, value in enumerate(got):
+        assert min(v[i] for v in HONEST.values()) <= value <= max(v[i] for v in HONEST.values())
+    mean = made(10**9, "mean", {"name": "fedavg"})
+    assert mean == pytest.approx(attack, rel=1e-6), "the attacker owns the mean"

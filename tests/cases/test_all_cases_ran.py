@@ -1,4 +1,4 @@
-"""No handed case is forgotten: each is executed by a test here, or listed below with the issue that brings it."""
+"""No handed case is forgotten: each is executed by a test here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from pathlib import Path
 
 from tests.cases.harness import Cases
 
-ROBUST, TEMPLATE = "robust strategies", "workflow template"
-# Cases of which this version only refuses, or has nothing of. A case leaves this list with the tests that execute it.
-LATER = {
-    "H24": ROBUST,  # refused by name: test_aggregate_cases.NOT_YET
-    "H25": ROBUST,
-    "H26": ROBUST,
-}
 NUMBER = re.compile(r"H[0-9]{2}\Z")
 SWITCHES = {"skip", "skipif", "xfail", "importorskip"}
 
@@ -36,19 +29,16 @@ def executed() -> dict[str, set[str]]:
     return found
 
 
-def test_every_case_is_executed_or_listed_with_what_brings_it(cases: Cases) -> None:
+def test_every_case_is_executed(cases: Cases) -> None:
     handed = {name.split("-")[0] for name in cases.documents}
     assert handed == {f"H{i:02d}" for i in range(1, 46)}
-    done = executed().keys()
-    assert sorted(handed - done - LATER.keys()) == []
-    assert sorted(done & LATER.keys()) == [], "executed now: take it off the list"
-    assert done | LATER.keys() == handed
+    assert executed().keys() == handed
 
 
 def test_a_case_with_numbers_is_aggregated_not_only_checked(cases: Cases) -> None:
     numbers = {name.split("-")[0] for name, document in cases.documents.items() if document["op"] == "aggregate"}
     assert numbers
-    for number in numbers - LATER.keys():
+    for number in numbers:
         assert "test_aggregate_cases" in executed()[number], number
 
 

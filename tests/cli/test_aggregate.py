@@ -105,14 +105,52 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
     assert "would write: " in aggregate(world, *good(world), options=("--dry-run",)).stdout
 
 
-@pytest.mark.parametrize("strategy", ["median", "trimmed_mean", "krum", "fedadam"])
-def test_a_strategy_that_is_not_there_is_exit_2(
-    world: World, strategy: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = str(world.plan(*good(world), policy={"strategy": {"name": strategy}}))
+def test_a_strategy_that_is_not_there_is_exit_2(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(world.plan(*good(world), policy={"strategy": {"name": "fedadam"}}))
     assert run(["aggregate", "--plan", plan, "--out", str(world.out)]) == 2
-    assert f"'{strategy}' -> one of fedavg" in capsys.readouterr().err
+    assert "'fedadam' -> one of fedavg, krum, median, trimmed_mean" in capsys.readouterr().err
     assert not world.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [
+        ({"name": "trimmed_mean", "beta": "-1"}, "strategy trimmed_mean: beta: '-1' -> a decimal number"),
+        ({"name": "krum", "f": -1}, "strategy krum: f: -1 -> a whole number from 0 on"),
+        ({"name": "krum"}, "strategy krum: f: required, but absent"),
+    ],
+)
+def test_a_parameter_that_can_never_be_valid_is_exit_2(
+    world: World, capsys: pytest.CaptureFixture[str], strategy: dict[str, Any], says: str
+) -> None:
+    plan = str(world.plan(*good(world), policy={"strategy": strategy}))
+    assert run(["aggregate", "--plan", plan, "--out", str(world.out)]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("strategy", "slug"),
+    [({"name": "trimmed_mean", "beta": "0.5"}, "trim_too_large"), ({"name": "krum", "f": 0}, "krum_too_few")],
+)
+def test_a_parameter_that_does_not_fit_so_few_updates_is_exit_3(
+    world: World, strategy: dict[str, Any], slug: str
+) -> None:
+    code, result = document(world, *good(world), policy={"strategy": strategy})
+    assert (code, result["outcome"], [f["slug"] for f in result["findings"]]) == (3, "refused", [slug])
+    assert (result["chosen"], result["contributions"]) == (None, [])
+    assert not world.out.exists()
+
+
+def test_scores_and_the_one_that_was_taken_are_shown(world: World) -> None:
+    items = [*good(world), world.item("clinic-c", [2, 1], n=5)]
+    text = aggregate(world, *items, policy={"strategy": {"name": "krum", "f": 0}}).stdout.splitlines()
+    assert text[0] == "v8 from v7 (krum, 3 sites)"
+    assert text[2:6] == [
+        "site        base  stale  examples  score  taken",
+        "clinic-c    v7        0         5      1  yes",
+        "hospital-a  v7        0       100      1",
+        "hospital-b  v7        0       300     25",
+    ]
 
 
 def test_noise_is_exit_2(world: World, capsys: pytest.CaptureFixture[str]) -> None:

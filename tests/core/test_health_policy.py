@@ -73,6 +73,66 @@ def test_a_quorum_that_the_active_sites_cannot_reach_is_a_warning() -> None:
     assert check.next == "a lead: fedops site add SITE …, or policies/aggregation.yaml: trigger.quorum: 2"
 
 
+def test_a_strategy_that_needs_more_updates_than_are_said_to_be_enough_is_told_what_will_do() -> None:
+    krum = {"name": "krum", "f": 1}
+    assert said(roster(sites=5), strategy=krum, trigger={"quorum": 5}) == {}
+    window = {"quorum": 7, "max_wait_hours": 6.0, "quorum_after_wait": 4}
+    late = sense(roster(sites=7), strategy=krum, trigger=window)["strategy: wait"]
+    assert (late.state, late.expected) == ("warning", "at least 5")
+    assert late.got == "krum f 1 needs 5 updates, quorum_after_wait 4: so few make no version"
+    assert late.next == "policies/aggregation.yaml: trigger.quorum_after_wait: 5"
+    assert said(roster(sites=7), strategy=krum, trigger=window | {"quorum_after_wait": 5}) == {}
+
+
+def test_a_wait_for_which_the_strategy_leaves_no_room_is_not_told_a_number_that_would_be_wrong() -> None:
+    checks = sense(roster(sites=5), strategy={"name": "krum", "f": 1}, trigger={"quorum": 5, "max_wait_hours": 6.0})
+    assert bad(checks.values()) == {"max wait": "warning"}
+    assert checks["max wait"].next == "policies/aggregation.yaml: trigger.max_wait_hours: null"
+
+
+@pytest.mark.parametrize(
+    ("active", "f", "step"),
+    [
+        (2, 0, "a lead: fedops site add SITE …"),
+        (4, 1, "a lead: fedops site add SITE …, or policies/aggregation.yaml: strategy.f: 0"),
+        (6, 2, "a lead: fedops site add SITE …, or policies/aggregation.yaml: strategy.f: 1"),
+    ],
+)
+def test_a_strategy_that_needs_more_updates_than_there_are_sites_is_a_warning(active: int, f: int, step: str) -> None:
+    checks = sense(roster(sites=active), strategy={"name": "krum", "f": f}, trigger={"quorum": 2 * f + 3})
+    got = {name: state for name, state in bad(checks.values()).items() if name != "strategy: protection"}
+    assert got == {"strategy: sites": "warning"}
+    check = checks["strategy: sites"]
+    assert check.got == f"krum f {f} needs {2 * f + 3} updates, {active} active sites: no version can come"
+    assert check.next == step
+    assert "strategy: sites" not in sense(roster(sites=0))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "quorum", "step"),
+    [
+        ({"name": "median"}, 2, "trigger.quorum: 3"),
+        ({"name": "median"}, 3, None),
+        ({"name": "trimmed_mean", "beta": "0.2"}, 4, "trigger.quorum: 5"),
+        ({"name": "trimmed_mean", "beta": "0.2"}, 5, None),
+        ({"name": "trimmed_mean", "beta": "0"}, 5, "strategy: other parameters, or another one"),
+        ({"name": "krum", "f": 0}, 5, "strategy: other parameters, or another one"),
+        ({"name": "fedavg"}, 1, None),
+    ],
+)
+def test_a_robust_strategy_that_withstands_nobody_is_a_warning(strategy: Any, quorum: int, step: str | None) -> None:
+    checks = sense(roster(sites=5), strategy=strategy, trigger={"quorum": quorum})
+    assert bad(checks.values()) == ({} if step is None else {"strategy: protection": "warning"})
+    assert step is None or checks["strategy: protection"].next == f"policies/aggregation.yaml: {step}"
+
+
+def test_what_withstands_nobody_once_the_wait_is_over_names_that_number() -> None:
+    window = {"quorum": 5, "max_wait_hours": 6.0, "quorum_after_wait": 2}
+    check = sense(roster(sites=5), strategy={"name": "median"}, trigger=window)["strategy: protection"]
+    assert check.got == "median of 2 updates protects against no site"
+    assert check.next == "policies/aggregation.yaml: trigger.quorum_after_wait: 3"
+
+
 def test_without_any_site_no_quorum_will_do() -> None:
     check = sense(roster(sites=0))["quorum"]
     assert (check.got, check.expected) == ("0 active sites: no version can come", "more sites")

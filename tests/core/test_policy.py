@@ -22,6 +22,7 @@ from fedops.core.policy import (
     overtaken,
     policy_digest,
     record_inputs,
+    trigger_of,
 )
 from fedops.core.records import VersionRecord
 from fedops.core.settings import Sites
@@ -283,6 +284,42 @@ def test_absurd_windows_never_end_instead_of_failing() -> None:
     assert decision(THREE[:1], max_wait_hours=1e300, now=60) == Wait(
         "quorum", (SiteId("hospital-a"), SiteId("hospital-b")), dt.datetime.max.replace(tzinfo=dt.UTC)
     )
+
+
+# ---------------------------------------------------------------- strategies that need several updates
+
+KRUM = {"name": "krum", "f": 1}
+FIVE = [submission(site, at=at) for at, site in enumerate(("a", "b", "c", "d", "e"), start=10)]
+
+
+def with_krum(use: Sequence[Submission], *, now: float = 60, **trigger: Any) -> Decision:
+    rule = policy(strategy=KRUM, trigger={"quorum": 3} | trigger)
+    sites = roster("a", "b", "c", "d", "e")
+    return decide(rule, use, [], version(8), sites=sites, open_version_pull=None, now=minutes(now))
+
+
+def test_fewer_than_the_strategy_needs_are_waited_for_as_if_the_quorum_said_so() -> None:
+    assert with_krum(FIVE[:4]) == Wait("quorum", (SiteId("e"),), None)
+    got = with_krum(FIVE)
+    assert isinstance(got, Aggregate)
+    assert (got.trigger, len(got.use)) == ("quorum", 5)
+    assert with_krum(FIVE, quorum=6) == Wait("quorum", (), None)
+
+
+def test_no_wait_makes_so_few_enough() -> None:
+    # The oldest merge is at minute 10.
+    assert with_krum(FIVE[:4], max_wait_hours=1.0, now=1000) == Wait("quorum", (SiteId("e"),), None)
+    got = with_krum(FIVE, quorum=6, max_wait_hours=1.0, now=1000)
+    assert isinstance(got, Aggregate)
+    assert got.trigger == "max_wait"
+
+
+def test_the_trigger_is_the_policys_where_the_strategy_needs_no_more() -> None:
+    for strategy in ({"name": "fedavg"}, {"name": "median"}, {"name": "trimmed_mean", "beta": "0.2"}, {"name": "no"}):
+        rule = policy(strategy=strategy, trigger={"quorum": 1, "max_wait_hours": 2.0})
+        assert trigger_of(rule) == rule.trigger
+    raised = trigger_of(policy(strategy=KRUM, trigger={"quorum": 6, "grace_minutes": 3.0}))
+    assert (raised.quorum, raised.quorum_after_wait, raised.grace_minutes) == (6, 5, 3.0)
 
 
 # ---------------------------------------------------------------- consumed

@@ -41,19 +41,36 @@ class Strategy(Protocol):
         """Optimiser tensors shaped like the model, read and written chunk by chunk."""
         ...
 
+    @property
+    def least(self) -> int | None:
+        """From how many updates on it can always be used; None: there is no such number."""
+        ...
+
+    def refuses(self, n: int) -> Finding | None:
+        """Why it cannot be used on n updates; None: it can."""
+        ...
+
+    def withstands(self, n: int) -> int:
+        """Of how many of n updates it does not matter what they say; of a linear strategy none."""
+        ...
+
     def buffers(self, n: int) -> int:
         """How many float64 chunk buffers `prepare`'s result needs for n updates; the engine sizes chunks by it."""
+        ...
+
+    def scores(self, scan: Scan | None) -> tuple[float, ...]:
+        """What it ranks the updates by, in site order: the lowest is taken; () if it ranks nobody."""
         ...
 
     def prepare(self, weights: Sequence[Weighted], denominator: float, scan: Scan | None) -> Combine | Finding:
         """Make the function that combines one chunk.
 
         Args:
-            weights: in site order.
+            weights: in site order; as many as it does not refuse.
             denominator: of the weighted mean.
             scan: what the first pass measured; None if none was asked for.
 
         Returns:
-            The function; or why this rule cannot be used on so many updates.
+            The function; or why this rule cannot be used on these updates.
         """
         ...

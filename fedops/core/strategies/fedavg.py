@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from fedops.core.errors import ConfigError
 from fedops.core.facts import F64, Json, Scan, Weighted
 from fedops.core.strategies.contract import Combine
+from fedops.core.strategies.parameters import check_names
 
 
 class FedAvg:
@@ -22,12 +22,19 @@ class FedAvg:
     linear = True
     scan: Literal["none"] = "none"
     state: tuple[str, ...] = ()
+    least = 1
 
     def __init__(self, parameters: Mapping[str, Json]) -> None:
-        if parameters:
-            raise ConfigError(
-                f"strategy fedavg: parameters {sorted(parameters)} -> none", hint="remove them from `strategy`"
-            )
+        check_names(self.name, parameters)
+
+    def refuses(self, n: int) -> None:  # noqa: ARG002 one update is enough
+        return None
+
+    def scores(self, scan: Scan | None) -> tuple[float, ...]:  # noqa: ARG002 it ranks nobody
+        return ()
+
+    def withstands(self, n: int) -> int:  # noqa: ARG002 one update may take the mean anywhere
+        return 0
 
     def buffers(self, n: int) -> int:  # noqa: ARG002 the same for any number of updates
         return 1
