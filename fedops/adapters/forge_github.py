@@ -87,7 +87,9 @@ class GitHubForge:
     def open_pulls(self) -> Sequence[Pull]:
         pulls = self._pulls.open()
         self._comments.expect({pull.number for pull in pulls})
-        return self._with_heads(pulls)
+        pulls = self._with_heads(pulls)
+        self._verdicts.expect(pulls)
+        return pulls
 
     def pull(self, number: int) -> Pull:
         pull = self._pulls.read(number)

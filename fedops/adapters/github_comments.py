@@ -63,13 +63,14 @@ class Comments:
         mine = self._mine(number, marker)
         if mine is not None and same_text(mine["body"], text):
             return False
-        if self._together is not None:
-            self._together.pop(number, None)
+        path = f"/issues/{number}/comments"
         if mine is not None:
-            self._api.patch(f"/issues/comments/{mine['id']}", {"body": text})
+            said = self._api.patch(f"/issues/comments/{mine['id']}", {"body": text})
         else:
-            path = f"/issues/{number}/comments"
-            self._api.create(path, {"body": text}, lambda: self._mine(number, marker))
+            said = self._api.create(path, {"body": text}, lambda: self._mine(number, marker))
+        if self._together is not None:
+            others = (c for c in self._together.get(number, ()) if c["id"] != said["id"])
+            self._together[number] = [*others, said]
         return True
 
     def _mine(self, number: int, marker: Marker) -> dict[str, Any] | None:

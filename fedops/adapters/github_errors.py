@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedops.adapters.github_retry import Answer, resets_at
-from fedops.core.errors import ForgeError
+from fedops.adapters.github_retry import Answer, free_at
+from fedops.core.errors import ForgeError, SpentError
 from fedops.render.text import printable
 
 _SHOWN = 300  # characters of GitHub's own words in a message
@@ -22,11 +22,9 @@ def error_of(verb: str, path: str, answer: Answer) -> ForgeError:
     said = printable(answer.said)[:_SHOWN]
     what = f"GitHub: {verb} {printable(path)}: {answer.status or 'no answer'}" + (f", {said}" if said else "")
     if answer.is_limited:
-        reset = resets_at(answer)
-        when = f", until {reset:%H:%M:%S} UTC" if reset is not None else ""
-        return ForgeError(
-            f"{what}{when}", hint="nothing is lost: run it again later", slug="rate_limited", cause="temporary"
-        )
+        again = free_at(answer)
+        when = f", until {again:%H:%M:%S} UTC" if again is not None else ""
+        return SpentError(f"{what}{when}", hint="nothing is lost: run it again later", cause="temporary")
     if answer.is_unclear:
         return UnclearError(what, hint="check the connection and GitHub's status page, then repeat", cause="temporary")
     if answer.status == 401:

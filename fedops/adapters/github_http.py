@@ -50,6 +50,7 @@ class GitHubApi:
         self.name = repository
         self.clock = clock
         self.is_app = token is not None and token.startswith(_APPS)
+        self._has_token = bool(token)
         between, between_writes = PACE if pace is None else pace
         self._facts: Mapping[str, Any] | None = None
         self._github = Github(
@@ -103,11 +104,16 @@ class GitHubApi:
         answer = self.call("GET", path, parameters={**parameters, "per_page": 100})
         for _ in range(_MAX_PAGES):
             yield from answer.data if key is None else answer.data[key]
-            url = _next_page(answer.headers.get("link", ""))
-            if url is None:
+            following = self.following(answer)
+            if following is None:
                 return
-            answer = self._checked("GET", self._own(url))
+            answer = self.anywhere(following)
         raise ForgeError(f"GitHub: {path}: more than {_MAX_PAGES} pages")
+
+    def following(self, answer: Answer) -> str | None:
+        """Where the page after the one that was answered is, to be read from `anywhere`; None: it was the last."""
+        url = _next_page(answer.headers.get("link", ""))
+        return self._own(url) if url is not None else None
 
     def put(self, path: str, body: Json, *, accept: tuple[int, ...] = ()) -> Answer:
         return self.call("PUT", path, body=body, accept=accept)
@@ -171,6 +177,28 @@ class GitHubApi:
     def anywhere(self, path: str, *, accept: tuple[int, ...] = ()) -> Answer:
         """Read something outside of the repository, such as "/user"."""
         return self._checked("GET", path, accept=accept)
+
+    def graph(self, fields: str, declared: str, variables: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """What GraphQL says of the repository; None where it does not answer in full, which is tried once.
+
+        Args:
+            fields: of the repository, in the words of GraphQL.
+            declared: the types of `variables`; empty: there are none.
+        """
+        if not self._has_token:  # GraphQL answers nobody without one
+            return None
+        self.facts()  # whether it is this one
+        owner, _, name = self.name.partition("/")
+        typed = ",".join(filter(None, ["$owner:String!", "$name:String!", declared]))
+        query = f"query({typed}){{repository(owner:$owner,name:$name){{{fields}}}}}"
+        body = {"query": query, "variables": {"owner": owner, "name": name, **variables}}
+        try:
+            answer = self._once("POST", f"{self.host.api.removesuffix('/v3')}/graphql", None, body)
+        except ForgeError:  # it leads to another host
+            return None
+        data = answer.data if answer.ok and isinstance(answer.data, dict) else {}
+        found = (data.get("data") or {}).get("repository")
+        return found if isinstance(found, dict) and not data.get("errors") else None
 
     def _checked(
         self,

@@ -90,7 +90,7 @@ def pause_before_next(answer: Answer, tries: int, now: dt.datetime, *, may_repea
 def _limit_pause(answer: Answer, tries: int, now: dt.datetime) -> float:
     after = answer.headers.get("retry-after")
     if after is not None:
-        if after.strip().isdigit():
+        if after.strip().isdecimal():
             return float(after)
         at = _http_date(after)
         if at is not None:
@@ -105,9 +105,17 @@ def _limit_pause(answer: Answer, tries: int, now: dt.datetime) -> float:
 def resets_at(answer: Answer) -> dt.datetime | None:
     """When the spent primary limit is full again; None if it is not spent."""
     reset = answer.headers.get("x-ratelimit-reset", "")
-    if answer.headers.get("x-ratelimit-remaining") != "0" or not reset.isdigit() or len(reset) > 11:
+    if answer.headers.get("x-ratelimit-remaining") != "0" or not reset.isdecimal() or len(reset) > 11:
         return None
     return dt.datetime.fromtimestamp(int(reset), dt.UTC)
+
+
+def free_at(answer: Answer) -> dt.datetime | None:
+    """When requests are taken again after a refusal by a limit, as far as the server says so by its own clock."""
+    after, at = answer.headers.get("retry-after", ""), _http_date(answer.headers.get("date", ""))
+    if after.isdecimal() and len(after) < 8 and at is not None:
+        return at + dt.timedelta(seconds=int(after))
+    return _http_date(after) or resets_at(answer)
 
 
 def _server_time(answer: Answer, now: dt.datetime) -> dt.datetime:

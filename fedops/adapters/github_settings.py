@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from fedops.adapters.github_asking import NO_ACCESS, asked, unread
+from fedops.adapters.github_asking import NO_ACCESS, asked, listed, unread
 from fedops.adapters.github_http import GitHubApi
 from fedops.adapters.github_people import People
 from fedops.adapters.github_publisher import read_publisher
@@ -44,7 +44,10 @@ _BRANCH_SWITCHES = {
 
 
 class SettingsReader:
-    """Reads one repository's settings: about fifteen requests, at level 2 up to five more; two of them are the overview."""
+    """Reads one repository's settings: about fifteen requests, at level 2 up to five more; two of them are the overview.
+
+    So many where no list has a second page; of a list with too many the rest is unread, and so is the whole.
+    """
 
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
@@ -124,11 +127,11 @@ class SettingsReader:
 
     def _rulesets(self) -> Mapping[int, Mapping[str, Any]] | Unread:
         """The active rulesets, whole: number -> document."""
-        listed = self._asked("/rulesets", list, per_page=100)  # with those of the organization
-        if isinstance(listed, Unread):
-            return listed
+        known = listed(self._api, "/rulesets")  # with those of the organization
+        if isinstance(known, Unread):
+            return known
         found: dict[int, Mapping[str, Any]] = {}
-        for number in (int(one["id"]) for one in listed if one["enforcement"] == "active"):
+        for number in (int(one["id"]) for one in known if one["enforcement"] == "active"):
             one = self._asked(f"/rulesets/{number}", dict)
             if isinstance(one, Unread):
                 return one
@@ -138,11 +141,11 @@ class SettingsReader:
     def _branch_rules(
         self, branch: str, rulesets: Mapping[int, Mapping[str, Any]] | Unread
     ) -> tuple[Rule, ...] | Unread:
-        listed = self._asked(f"/rules/branches/{quote(branch, safe='')}", list, per_page=100)
-        if isinstance(listed, Unread):
-            return listed
+        known = listed(self._api, f"/rules/branches/{quote(branch, safe='')}")
+        if isinstance(known, Unread):
+            return known
         of = rulesets if not isinstance(rulesets, Unread) else {}
-        return tuple(self._rule(data, of.get(int(data.get("ruleset_id", 0)))) for data in listed)
+        return tuple(self._rule(data, of.get(int(data.get("ruleset_id", 0)))) for data in known)
 
     def _rule(self, data: Mapping[str, Any], ruleset: Mapping[str, Any] | None) -> Rule:
         parameters = data.get("parameters") or {}
@@ -159,6 +162,7 @@ class SettingsReader:
             statuses=tuple(str(one["context"]) for one in parameters.get("required_status_checks") or ()),
             approvals=int(parameters.get("required_approving_review_count") or 0),
             dismisses=bool(parameters.get("dismiss_stale_reviews_on_push")),
+            last_push=bool(parameters.get("require_last_push_approval")),
         )
 
     def _protection(self, branch: str) -> tuple[Rule, ...] | Unread:
@@ -176,8 +180,8 @@ class SettingsReader:
     # ------------------------------------------------------------ rights
 
     def _writers(self) -> tuple[Account, ...] | Unread:
-        read = lambda found: tuple(account_of(one) for one in found)  # noqa: E731 one use
-        return self._asked("/collaborators", read, permission="push", per_page=100)
+        found = listed(self._api, "/collaborators", permission="push")
+        return found if isinstance(found, Unread) else tuple(account_of(one) for one in found)
 
     def _workflows(self) -> Workflows | Unread:
         found = self._asked("/actions/permissions", dict)
@@ -253,6 +257,7 @@ def _protection_rules(data: Mapping[str, Any], page: str) -> Iterator[Rule]:
                 statuses=tuple(map(str, found.get("contexts") or ())),
                 approvals=int(found.get("required_approving_review_count") or 0),
                 dismisses=bool(found.get("dismiss_stale_reviews")),
+                last_push=bool(found.get("require_last_push_approval")),
             )
     for key, kind in _BRANCH_SWITCHES.items():
         if (data.get(key) or {}).get("enabled"):

@@ -6,15 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
+from fedops.adapters.github_graph import Graph
 from fedops.adapters.github_http import GitHubApi
 from fedops.adapters.github_people import People
 from fedops.adapters.github_shapes import account_of, review_of, same_text
-from fedops.core.facts import Review
+from fedops.core.facts import Pull, Review
 from fedops.core.ids import CommitId
 
 MAX_DESCRIPTION = 140  # characters of a status
 _EVENTS = {"approved": "APPROVE", "changes_requested": "REQUEST_CHANGES"}
 _NO_REASON = "Changes are requested."  # GitHub demands a text
+_MANY = 2  # of fewer, each is asked for alone
+_Key = tuple[CommitId, str]
 
 
 class Verdicts:
@@ -23,11 +26,34 @@ class Verdicts:
     def __init__(self, api: GitHubApi, people: People) -> None:
         self._api = api
         self._people = people
-        # What `statuses` read and `status` was not asked for yet.
-        self._ahead: dict[tuple[CommitId, str], tuple[str, str] | None] = {}
+        self._graph = Graph(api)
+        self._heads: frozenset[CommitId] = frozenset()  # expected, and not read together yet
+        self._numbers: frozenset[int] = frozenset()
+        # What was read together and nobody asked for yet; and what `status` said last, which is set next if at all.
+        self._ahead: dict[_Key, tuple[str, str] | None] = {}
+        self._unreviewed: set[int] = set()
+        self._said: tuple[_Key, tuple[str, str] | None] | None = None
+
+    def expect(self, pulls: Sequence[Pull]) -> None:
+        """Say which pull requests are open: what is asked of one of them is then read of all at once, if that can be."""
+        many = pulls if len(pulls) >= _MANY else ()
+        self._heads, self._numbers = frozenset(p.head for p in many), frozenset(p.number for p in many)
+        self._ahead.clear()
+        self._unreviewed.clear()
+        self._said = None
 
     def reviews(self, number: int) -> Sequence[Review]:
-        """The latest yes or no of each account; a comment takes nothing back, a dismissal does."""
+        """The latest yes or no of each account; a comment takes nothing back, a dismissal does.
+
+        That there is none may be known of all open ones; what there is, is read at this moment.
+        """
+        if number in self._numbers:
+            reviewed = self._graph.reviewed(self._numbers) or {}
+            self._unreviewed.update(n for n, is_reviewed in reviewed.items() if not is_reviewed)
+            self._numbers = frozenset()
+        if number in self._unreviewed:
+            self._unreviewed.remove(number)
+            return ()
         return tuple(review for review, _ in self._latest(number).values())
 
     def review(self, number: int, head: CommitId, state: Literal["approved", "changes_requested"], body: str) -> bool:
@@ -64,20 +90,35 @@ class Verdicts:
     ) -> None:
         """Set a status, unless it says so already: a commit may have 1,000 of them for one context."""
         said = text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - 1] + "…"
-        self._ahead.pop((commit, context), None)
-        if self._read(commit, context) != (state, said):
+        key = (commit, context)
+        self._ahead.pop(key, None)
+        before, self._said = self._said, None
+        now = before[1] if before is not None and before[0] == key else self._read(commit, context)
+        if now != (state, said):
             self._api.post(f"/statuses/{commit}", {"state": state, "context": context, "description": said})
 
     def status(self, commit: CommitId, context: str) -> tuple[str, str] | None:
-        """(state, text); what `statuses` has just read is given out once, so that who waits for a change sees it."""
+        """(state, text); what was read together is given out once, so that who waits for a change sees it."""
         key = (commit, context)
-        return self._ahead.pop(key) if key in self._ahead else self._read(commit, context)
+        if key not in self._ahead and commit in self._heads:
+            self._ahead |= self._together(self._heads, context) or {}
+            self._heads = frozenset()
+        found = self._ahead.pop(key) if key in self._ahead else self._read(commit, context)
+        self._said = key, found
+        return found
 
     def statuses(self, commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
-        """Those of several commits, one request each: GitHub has no list of them."""
-        read = {commit: self._read(commit, context) for commit in commits}
-        self._ahead |= {(commit, context): found for commit, found in read.items()}
-        return {commit: found for commit, found in read.items() if found is not None}
+        """Those of several commits, at once; where that cannot be, one request each, for REST has no list of them."""
+        read = self._together(commits, context) if len(commits) >= _MANY else None
+        if read is None:
+            read = {(commit, context): self._read(commit, context) for commit in commits}
+        self._ahead |= read
+        self._heads -= set(commits)
+        return {commit: found for (commit, _), found in read.items() if found is not None}
+
+    def _together(self, commits: Collection[CommitId], context: str) -> dict[_Key, tuple[str, str] | None] | None:
+        read = self._graph.statuses(commits, context)
+        return None if read is None else {(commit, context): found for commit, found in read.items()}
 
     def _read(self, commit: CommitId, context: str) -> tuple[str, str] | None:
         path = f"/commits/{quote(commit)}/status"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from fedops.app.context import Context
+from fedops.app.leads_change import left_to_people, mending
 from fedops.app.model_bytes import fetch_update, open_global, open_update
 from fedops.app.snapshot import Snapshot, main_snapshot, site_record, version_record
 from fedops.app.stored_findings import as_read_back
 from fedops.app.verdict_cache import BytesKey, BytesMemory, BytesVerdict
-from fedops.app.version_merge import is_of_lead
 from fedops.core.documents import MAX_DOCUMENT_BYTES
 from fedops.core.errors import FedopsError, GitError, StoreError
 from fedops.core.facts import Pull, TreeEntry, Verdict, VerdictState
@@ -23,7 +23,6 @@ from fedops.core.ids import CommitId, SiteId, record_path, update_path
 from fedops.core.records import Record
 from fedops.core.validate import (
     Known,
-    is_submission,
     parse_record,
     validate_change,
     validate_commit,
@@ -31,7 +30,6 @@ from fedops.core.validate import (
     validate_record,
     validate_signature,
 )
-from fedops.core.validate_change import is_for_people
 
 TEMPORARY = "the check could not finish"
 # What git says of a head; anything else that goes wrong with git is this machine's fault, and may pass.
@@ -80,9 +78,14 @@ def inspect_pull(
         allowance: asked before bytes are read; None: no limit.
 
     Raises:
-        ConfigError: main's own documents cannot be read, so nothing can be judged.
+        FedopsError: main's own documents cannot be read, so nothing can be judged but a lead's change, which may mend them.
     """
-    main.require_documents()
+    try:
+        main.require_documents()
+    except FedopsError:
+        if (verdict := mending(main, pull)) is None:
+            raise
+        return Judgement(pull, verdict)
     try:
         judged = judge_documents(ctx, main, pull)
         if judged.verdict.state != "accepted":
@@ -117,8 +120,8 @@ def judge_documents(ctx: Context, main: Snapshot, pull: Pull) -> Judgement:
     repository = ctx.repository
     base_paths = [p for p in main.files if p.startswith("sites/")]
     changes = repository.changes(main.commit, pull.head)
-    if not is_submission(changes) or (is_for_people(changes) and is_of_lead(main, pull)):
-        return Judgement(pull, Verdict(pull.head, main.policy, main.commit, "not_a_submission", ()))
+    if (verdict := left_to_people(main, pull, changes)) is not None:
+        return Judgement(pull, verdict)
     extension = main.federation.extension
     site, findings = validate_change(changes, pull.author, main.sites, extension=extension, base_paths=base_paths)
 

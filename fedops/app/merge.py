@@ -8,19 +8,21 @@ from typing import Literal, assert_never
 
 from fedops.app.context import Context
 from fedops.app.inspect import Judgement, judge_documents, refreshed
+from fedops.app.leads_change import leads_change
 from fedops.app.snapshot import Snapshot, main_snapshot
-from fedops.app.version_merge import is_of_lead
 from fedops.core.errors import FedopsError
 from fedops.core.facts import Marker, VerdictState
-from fedops.core.findings import errors
+from fedops.core.findings import Finding, errors
 from fedops.core.forge_settings import VERDICT
 from fedops.core.plan import merge_message
 from fedops.core.report import STAGES, PullReport, pull_report
-from fedops.core.validate_change import is_for_people
 from fedops.render.markdown import pull_comment
+from fedops.render.text import printable
 
 LEADS_CHANGE = "no submission: a lead's change, for people to review"
 NO_MORE = "no lead's change any more"  # who opened it has left the roster, or it was changed
+_NOTHING_AGAINST: tuple[Literal["success"], str] = ("success", LEADS_CHANGE)
+_SHOWN = 130  # characters of a status' text
 _STATES = {"accepted": "success", "rejected": "failure", "pending": "pending"}
 
 
@@ -70,17 +72,31 @@ def _leave(ctx: Context, inspected: Judgement) -> Merged:
     """Tell a lead's own change that CI has nothing to say of it; all else that is no submission is told nothing.
 
     Where the status is required, nobody could merge a change of the policies without it; who may is for people to say.
-    It is taken back from what is no lead's any more.
+    It is taken back from what is no lead's any more, and withheld where a document could not be used.
     """
     pull, main = inspected.pull, main_snapshot(ctx.repository)
     # NOTE: what inspect said of it comes from another job; here the one is asked that writes.
-    is_leads = is_of_lead(main, pull) and is_for_people(ctx.repository.changes(main.commit, pull.head))
-    is_told = ctx.forge.status(pull.head, VERDICT) == ("success", LEADS_CHANGE)
-    if is_leads == is_told:
+    found = leads_change(main, pull, ctx.repository.changes(main.commit, pull.head))
+    told = ctx.forge.status(pull.head, VERDICT)
+    if found is None and told != _NOTHING_AGAINST:
         return Merged(inspected, "ignored", changed=False)
-    text = LEADS_CHANGE if is_leads else NO_MORE
-    ctx.forge.set_status(pull.head, "success" if is_leads else "failure", VERDICT, text)
+    state, text = _on_leads_change(found)
+    if told == (state, text):
+        return Merged(inspected, "ignored", changed=False)
+    ctx.forge.set_status(pull.head, state, VERDICT, text)
     return Merged(replace(inspected, note=text), "ignored", changed=True)
+
+
+def _on_leads_change(found: Sequence[Finding] | None) -> tuple[Literal["success", "failure"], str]:
+    """State and text; None: it is a lead's no more."""
+    if found is None:
+        return "failure", NO_MORE
+    if not found:
+        return _NOTHING_AGAINST
+    where, got = found[0].where, str(found[0].got)
+    text = printable(got if got.startswith(where) else f"{where}: {got}")
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return "failure", text[: _SHOWN - len(more)] + more
 
 
 def _stands(ctx: Context, main: Snapshot, inspected: Judgement) -> Judgement | None:
@@ -174,4 +190,4 @@ def _status_text(judged: Judgement) -> str:
         return f"rejected: {errors(judged.verdict.findings)[0].slug}" + (
             f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         )
-    return "accepted" if judged.verdict.state == "accepted" else (judged.note or "pending")[:130]
+    return "accepted" if judged.verdict.state == "accepted" else (judged.note or "pending")[:_SHOWN]

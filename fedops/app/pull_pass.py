@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from fedops.app.allowance import PULLS, Allowance
 from fedops.app.context import Context
@@ -11,7 +13,7 @@ from fedops.app.inspect import TEMPORARY, Judgement, inspect_pull
 from fedops.app.merge import Merged, merge_pull
 from fedops.app.snapshot import Snapshot
 from fedops.app.verdict_cache import BytesMemory, BytesVerdict, remember
-from fedops.core.errors import ConfigError, FedopsError
+from fedops.core.errors import ConfigError, FedopsError, GitError, SpentError
 from fedops.core.facts import Pull
 from fedops.core.findings import Finding, finding
 from fedops.core.forge_settings import VERDICT
@@ -43,7 +45,7 @@ class PullPass:
         """Merge one pull request, or tell it why not.
 
         Raises:
-            FedopsError: access is refused.
+            FedopsError: access is refused, or the forge takes no more requests; what was reached is kept all the same.
         """
         try:
             judged = judge()
@@ -54,7 +56,9 @@ class PullPass:
                 return
             one = merge_pull(self._ctx, judged)
         except FedopsError as e:
-            if e.cause == "auth":
+            if e.cause == "auth" or isinstance(e, SpentError):
+                with suppress(GitError):
+                    self.end()
                 raise
             self.failed.append(finding("github_rejected", f"pull/{pull.number}", got=e.message))
             return
@@ -84,12 +88,31 @@ def turns(ctx: Context, main: Snapshot, pulls: Sequence[Pull], memory: BytesMemo
     return in_turn(pulls, members, again=memory.tried, before=before, salt=f"{ctx.clock.now():%Y-%m-%dT%H:%M}")
 
 
+class _Nothing:
+    """Lets nothing be read."""
+
+    def take(self, size: int, now: dt.datetime) -> bool:  # noqa: ARG002 as in the protocol
+        return False
+
+
 def inspect_all(ctx: Context, main: Snapshot, pulls: Sequence[Pull]) -> tuple[Judgement, ...]:
     """Judge open pull requests as far as one run may go, oldest first; those that are left out are the next run's.
 
+    Where main's documents cannot be used, leads' own changes alone are judged: one of them may mend it.
+
     Raises:
-        ConfigError: main's own documents cannot be read, so nothing can be judged.
+        FedopsError: they cannot be used, and there is no such change.
     """
     memory, allowance = BytesMemory(), Allowance(ctx.clock.now())
-    judged = [inspect_pull(ctx, main, pull, memory, allowance) for pull in turns(ctx, main, pulls, memory)]
-    return tuple(sorted((one for one in judged if not one.left), key=lambda one: one.pull.number))
+    judged, broken = dict[int, Judgement](), None
+    # Whose turn it is matters for bytes alone; to find that out, the forge is asked of each.
+    for pull in pulls:
+        try:
+            judged[pull.number] = inspect_pull(ctx, main, pull, memory, _Nothing())
+        except FedopsError as e:
+            broken = e
+    if broken is not None and not judged:
+        raise broken
+    for pull in turns(ctx, main, [one.pull for one in judged.values() if one.left], memory):
+        judged[pull.number] = inspect_pull(ctx, main, pull, memory, allowance)
+    return tuple(sorted((one for one in judged.values() if not one.left), key=lambda one: one.pull.number))

@@ -148,11 +148,15 @@ def advance(ctx: Context, done: Reconciled, *, jitter: Callable[[], float]) -> t
     Returns:
         Whether something changed; and, if no version was made, the record blobs whose bytes cannot be used, with the
         slug that says why.
+
+    Raises:
+        MainFileError: a document of main cannot be used.
     """
     gone: dict[BlobId, str] = {}
     moved = False
     for _ in range(MAX_PLANS):
         main = refreshed(ctx)
+        main.require_documents()  # nothing is decided where one of them cannot be used
         # Before the next version is made, so that no display tag is ever left out.
         moved |= repair(ctx, main) | _mend(ctx, main, done)
         done.decision = None

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 
-from fedops.app.snapshot import Snapshot, snapshot
+from fedops.app.snapshot import Snapshot, roster_at, snapshot
 from fedops.core.approvals import MAX_REVIEW_BYTES, REVIEW_PATH, approval, approves
-from fedops.core.errors import ConfigError
+from fedops.core.errors import ConfigError, FedopsError
 from fedops.core.facts import Commit, Pull
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import CommitId, GlobalVersion
-from fedops.core.settings import Lead
+from fedops.core.settings import Lead, Sites
 from fedops.core.steps import Publish
 from fedops.ports import Repository
+
+MAX_BACK = 1000  # commits of main in which a roster is looked for
 
 
 def merge_findings(here: Snapshot, commit: Commit, parent: Snapshot, plan: Publish) -> Iterator[Finding]:
@@ -79,11 +83,26 @@ def lead_of(repository: Repository, commit: CommitId, leads: Sequence[Lead]) -> 
 
 def is_of_lead(main: Snapshot, pull: Pull) -> bool:
     """True if a lead of main's roster opened a pull request, as the forge says."""
-    leads = main.sites.leads
+    leads = _usable_roster(main).leads
     if pull.author.id not in {lead.id for lead in leads}:
         return False
     # NOTE: the numbers of the git forge are anybody's choice, and a site may have got a lead's; there the key decides.
     return main.federation.forge.kind != "git" or lead_of(main.repository, pull.head, leads) is not None
+
+
+def _usable_roster(main: Snapshot) -> Sites:
+    """Main's roster; where that cannot be read, the last one on main that could: somebody must be able to mend it.
+
+    Raises:
+        FedopsError: there is none among the last commits.
+    """
+    try:
+        return main.sites
+    except FedopsError:
+        for commit in islice(main.repository.commits(None, main.commit), MAX_BACK):
+            with suppress(ConfigError):
+                return roster_at(main.repository, commit.id)
+        raise
 
 
 def _approves(repository: Repository, review: CommitId, proposal: CommitId) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 Cause = Literal["auth", "temporary", "permanent"]
+STORE_EMPTY = "store_empty"  # slug: a store's folder has no layout at all, though there are versions
 ORIGIN_MISSING = "origin_missing"  # slug: the folder that origin names is not there
 
 
@@ -37,6 +38,8 @@ class ConfigError(FedopsError):
 class MainFileError(ConfigError):
     """A file of main cannot be used: whoever goes on for ever waits until a lead has corrected it."""
 
+    CORRECTED = "a lead corrects it on main; nothing of yours is lost"
+
 
 class StoreError(FedopsError):
     """The store of model bytes did not do what was asked."""
@@ -48,6 +51,12 @@ class ForgeError(FedopsError):
     """The forge did not do what was asked."""
 
     slug = "github_rejected"
+
+
+class SpentError(ForgeError):
+    """The forge takes no more requests for a while: whatever else a run would ask for, it would ask in vain."""
+
+    slug = "rate_limited"
 
 
 class GitError(FedopsError):

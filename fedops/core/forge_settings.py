@@ -54,6 +54,7 @@ class Rule:
         statuses: contexts that must be green before a merge.
         approvals: how many a merge needs.
         dismisses: a push to a pull request takes its approvals away.
+        last_push: somebody else than who pushed last must approve.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Rule:
     statuses: tuple[str, ...] = ()
     approvals: int = 0
     dismisses: bool = False
+    last_push: bool = False
 
     def lets_through(self, *actors: str) -> bool:
         """It is known that one of these kinds of actors may bypass it."""

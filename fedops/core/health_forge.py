@@ -17,17 +17,17 @@ from fedops.core.health_forks import check_forks
 from fedops.core.health_level_2 import check_level_2, unread
 from fedops.core.health_rules import check_main, check_version_tags
 from fedops.core.ids import SiteId
-from fedops.core.settings import Sites
+from fedops.core.settings import Aggregation, Sites
 
 
 def check_forge(
-    seen: ForgeSettings, branch: str, sites: Sites, site: SiteId | None, *, jobs_open_pulls: bool
+    seen: ForgeSettings, branch: str, sites: Sites, site: SiteId | None, policy: Aggregation
 ) -> Iterator[Check]:
     """All that is to say; of a site's clone only what concerns the site.
 
     Args:
         branch: main's name by federation.yaml.
-        jobs_open_pulls: versions are reviewed, as pull requests of a job.
+        policy: what it demands of CI, people must need too, and a version under review is a pull request of a job.
     """
     yield check_token(seen, sites, site)
     yield from check_repository(seen, branch)
@@ -36,10 +36,10 @@ def check_forge(
         return
     yield check_merges(seen)
     yield from check_main(seen, branch)
-    yield from check_level_2(seen, branch, sites)
+    yield from check_level_2(seen, branch, sites, policy)
     yield from check_version_tags(seen)
     yield check_writers(seen, sites)
-    yield from check_workflows(seen, jobs_open_pulls=jobs_open_pulls)
+    yield from check_workflows(seen, jobs_open_pulls=policy.publish.mode == "review")
     yield from check_forks(seen)
     yield from check_packages(seen)
 

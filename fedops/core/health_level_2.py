@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from fedops.core.deploy_key import KEY
 from fedops.core.forge_settings import (
@@ -18,29 +19,27 @@ from fedops.core.forge_settings import (
     wants_deploy_key,
 )
 from fedops.core.health import Check
-from fedops.core.settings import Sites
+from fedops.core.ids import AGGREGATION_PATH
+from fedops.core.settings import Aggregation, MergePolicy, Sites
 
-# What level 2 demands -> the rule that it stands in, the switch there, what is the case without it, what should be.
-_DEMANDS = {
-    "status": (
-        "required_status_checks",
-        VERDICT,
-        f"{VERDICT} is not required: what CI rejects can be merged by hand",
-        "required",
-    ),
-    "approvals": (
-        "pull_request",
-        "Required approvals: 1",
-        "none is required: whoever may write can merge unseen",
-        "at least 1",
-    ),
-    "stale approvals": (
-        "pull_request",
-        "Dismiss stale pull request approvals when new commits are pushed",
-        "those of an older commit still count",
-        "dismissed by a push",
-    ),
-}
+
+@dataclass(frozen=True)
+class _Demand:
+    """What level 2 demands of every pull request.
+
+    Attributes:
+        stands: what is so, in words; empty: no rule that is known demands it.
+        kind: of the rule in which it has a switch.
+        got: what is the case without it.
+    """
+
+    stands: str
+    kind: str
+    switch: str
+    got: str
+    expected: str
+
+
 _ENVIRONMENT, _SECRET, _KEYS, _LEADS = (f"level 2: {what}" for what in ("environment", "secret", "deploy key", "leads"))
 
 
@@ -50,14 +49,15 @@ def unread(name: str, what: Unread | str, page: str) -> Check:
     return Check(name, "warning", f"cannot be checked: {reason}", next=f"look there: {page}")
 
 
-def check_level_2(seen: ForgeSettings, branch: str, sites: Sites) -> Iterator[Check]:
+def check_level_2(seen: ForgeSettings, branch: str, sites: Sites, policy: Aggregation) -> Iterator[Check]:
     """What level 2 demands, each a line; nothing where no rule on main says that it is wanted."""
     parts = (seen.rules, seen.protection)
     rules = [rule for part in parts if not isinstance(part, Unread) for rule in part]
     demanding = [rule for rule in rules if rule.kind in LEVEL_2]
     if demanding:
         hidden = next((part for part in parts if isinstance(part, Unread)), None)
-        yield from _pull_requests(demanding, hidden)
+        yield from _pull_requests(demanding, hidden, policy)
+        yield _merges(demanding, policy.merge)
         yield _leads(seen, demanding, sites)
     if wants_deploy_key(rules):
         yield _environment(seen, branch)
@@ -68,30 +68,86 @@ def check_level_2(seen: ForgeSettings, branch: str, sites: Sites) -> Iterator[Ch
 # ---------------------------------------------------------------- pull requests
 
 
-def _pull_requests(rules: list[Rule], hidden: Unread | None) -> Iterator[Check]:
-    approvals = max(rule.approvals for rule in rules)
-    # What one rule does not demand another may: GitHub adds them up.
-    stands = {
-        "status": f"{VERDICT} is required" if any(VERDICT in rule.statuses for rule in rules) else "",
-        "approvals": f"{approvals} required" if approvals else "",
-        "stale approvals": "dismissed by a push" if any(rule.dismisses for rule in rules) else "",
-    }
-    for what, (kind, switch, got, expected) in _DEMANDS.items():
-        page = next((rule for rule in rules if rule.kind == kind), rules[0]).page
-        name, step = f"level 2: {what}", f"{NO_PUSH[kind]}, {switch}: {page}"
-        if stands[what]:
-            yield Check(name, "ok", stands[what])
+def _pull_requests(rules: list[Rule], hidden: Unread | None, policy: Aggregation) -> Iterator[Check]:
+    for what, demand in _demands(rules, policy).items():
+        page = next((rule for rule in rules if rule.kind == demand.kind), rules[0]).page
+        name, step = f"level 2: {what}", f"{NO_PUSH[demand.kind]}, {demand.switch}: {page}"
+        if demand.stands:
+            yield Check(name, "ok", demand.stands)
         elif hidden is not None:
             yield unread(name, hidden, step)
         else:
-            yield Check(name, "warning", got, expected, step)
+            yield Check(name, "warning", demand.got, demand.expected, step)
+
+
+def _demands(rules: list[Rule], policy: Aggregation) -> Mapping[str, _Demand]:
+    """NOTE: what one rule does not demand another may: GitHub adds them up."""
+    return {
+        "status": _Demand(
+            f"{VERDICT} is required" if any(VERDICT in rule.statuses for rule in rules) else "",
+            "required_status_checks",
+            VERDICT,
+            f"{VERDICT} is not required: what CI rejects can be merged by hand",
+            "required",
+        ),
+        "approvals": _approvals(_required(rules), policy),
+        "stale approvals": _Demand(
+            "dismissed by a push" if any(rule.dismisses for rule in rules) else "",
+            "pull_request",
+            "Dismiss stale pull request approvals when new commits are pushed",
+            "those of an older commit still count",
+            "dismissed by a push",
+        ),
+        "last push": _Demand(
+            "approved by somebody else than who pushed" if any(rule.last_push for rule in rules) else "",
+            "pull_request",
+            "Require approval of the most recent reviewable push",
+            "who pushed last can be the one who approves",
+            "approved by somebody else",
+        ),
+    }
+
+
+def _required(rules: list[Rule]) -> int:
+    return max(rule.approvals for rule in rules)
+
+
+def _approvals(required: int, policy: Aggregation) -> _Demand:
+    """As many as the policy demands of CI must people need too, who merge by hand: of submissions, versions, rollbacks."""
+    wanted = {"publish.approvals": policy.publish.approvals}
+    if policy.merge.mode == "review":
+        wanted["merge.approvals"] = policy.merge.approvals
+    most = max(wanted.values())
+    fields = " and ".join(f"{field} {n}" for field, n in sorted(wanted.items()) if n > required)
+    return _Demand(
+        f"{required} required" if required >= most else "",
+        "pull_request",
+        f"Required approvals: {most}",
+        f"{required} required, by {AGGREGATION_PATH} {fields}: people can merge with fewer"
+        if required
+        else "none is required: whoever may write can merge unseen",
+        f"at least {most}",
+    )
+
+
+def _merges(rules: list[Rule], policy: MergePolicy) -> Check:
+    """GitHub refuses the job a merge that lacks the approvals of the rules, whatever the policy says."""
+    name, required = "level 2: merges", _required(rules)
+    if policy.mode == "auto" and required:
+        got = "merge.mode auto: GitHub refuses the job's merges, which nobody has approved"
+    elif policy.mode == "review" and policy.approvals < required:
+        got = f"merge.approvals {policy.approvals}, {required} required: GitHub refuses the job's merges until all are there"
+    else:
+        return Check(name, "ok", "with as many approvals as merge.mode and merge.approvals demand")
+    step = f"{AGGREGATION_PATH}: merge: {{mode: review, approvals: {required}}}"
+    return Check(name, "warning", got, f"review, approvals {required}", step)
 
 
 def _leads(seen: ForgeSettings, rules: list[Rule], sites: Sites) -> Check:
     """A lead's pull request needs as many other leads as approvals are required; GitHub counts those who may write."""
     roster = {lead.id for lead in sites.leads}
     able = roster if isinstance(seen.writers, Unread) else roster & {account.id for account in seen.writers}
-    known, needed = len(able), 1 + max(1, *(rule.approvals for rule in rules))
+    known, needed = len(able), 1 + max(1, _required(rules))
     if known >= needed:
         return Check(_LEADS, "ok", f"{known}: each one's pull request can be approved by others")
     who = "on the roster" if able == roster else "of the roster may write"

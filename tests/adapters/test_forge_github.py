@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from fedops.adapters import github_http
+from fedops.adapters import github_graph, github_http
 from fedops.adapters.forge_github import Clone, GitHubForge
 from fedops.adapters.github_people import JOB_TOKEN
 from fedops.adapters.github_retry import Answer
@@ -528,25 +528,127 @@ def test_a_long_status_is_cut_and_set_once(world: FaceWorld) -> None:
     assert [s.description for s in world.hub.statuses] == ["x" * 139 + "…"]
 
 
+def single(world: FaceWorld) -> int:
+    """How often the status of one commit was asked for."""
+    return asked(world, "GET", "/status")
+
+
 def test_statuses_read_together_are_given_out_once_and_then_asked_for_again(world: FaceWorld) -> None:
     one, two = opened(world), opened(world, "bob", "2")
     lena = made(world)
     lena.set_status(one, "pending", "fedops/verdict", "looking")
+    lena.set_status(two, "success", "another", "seen")
 
-    def requests() -> int:
-        return asked(world, "GET", "/status")
-
-    before = requests()
+    before = single(world)
     assert dict(lena.statuses({one, two}, "fedops/verdict")) == {one: ("pending", "looking")}
     assert lena.status(one, "fedops/verdict") == ("pending", "looking")
     assert lena.status(two, "fedops/verdict") is None
-    assert requests() - before == 2
+    assert (single(world) - before, world.hub.questions) == (0, [2])
     made(world).set_status(one, "success", "fedops/verdict", "accepted")
     assert lena.status(one, "fedops/verdict") == ("success", "accepted"), "who waits for it sees the change"
     # What one sets oneself is never taken from what was read before.
-    lena.statuses({two}, "fedops/verdict")
+    lena.statuses({one, two}, "fedops/verdict")
     lena.set_status(two, "failure", "fedops/verdict", "no")
     assert lena.status(two, "fedops/verdict") == ("failure", "no")
+
+
+def test_of_many_open_pull_requests_all_statuses_are_read_with_the_first(
+    world: FaceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(github_graph, "AT_ONCE", 2)
+    heads = [opened(world, who, content) for who, content in (("alice", "1"), ("bob", "2"), ("lena", "3"))]
+    lena = made(world)
+    lena.set_status(heads[1], "failure", "fedops/verdict", "no")
+    lena.open_pulls()
+    before = single(world)
+    assert [lena.status(head, "fedops/verdict") for head in heads] == [None, ("failure", "no"), None]
+    assert (single(world) - before, world.hub.questions) == (0, [2, 1])
+    lena.set_status(heads[2], "failure", "fedops/verdict", "no")
+    assert single(world) == before, "it was read a moment ago"
+    lena.set_status(heads[2], "failure", "fedops/verdict", "no")
+    assert (single(world), len(world.hub.statuses)) == (before + 1, 2), "done twice it changes nothing"
+    assert lena.status(heads[1], "fedops/verdict") == ("failure", "no")
+    assert single(world) == before + 2
+    lena.open_pulls()
+    assert lena.status(heads[2], "fedops/verdict") == ("failure", "no")
+    assert (single(world), world.hub.questions) == (before + 2, [2, 1, 2, 1]), "the next look reads all anew"
+
+
+FAULTS = {"absent": 404, "broken": 502, "cut": 0, "limited": 403}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_where_graphql_does_not_answer_each_is_asked_for_alone_and_it_is_tried_once(
+    world: FaceWorld, fault: str
+) -> None:
+    one, two = opened(world), opened(world, "bob", "2")
+    lena = made(world)
+    lena.set_status(one, "pending", "fedops/verdict", "looking")
+    lena.review(1, one, "approved", "")
+    world.hub.faults.append(Fault("POST", "/graphql", FAULTS[fault], message="API rate limit exceeded"))
+    lena.open_pulls()
+    before = single(world)
+    assert lena.status(one, "fedops/verdict") == ("pending", "looking")
+    assert dict(lena.statuses({one, two}, "fedops/verdict")) == {one: ("pending", "looking")}
+    assert [r.state for r in lena.reviews(1)] == ["approved"]
+    assert list(lena.reviews(2)) == []
+    assert single(world) - before == 3
+    assert asked(world, "GET", "/reviews") == 3, "one of them before the review"
+    assert (asked(world, "POST", "/graphql"), world.hub.questions) == (1, [])
+
+
+def test_what_a_job_may_not_ask_together_it_asks_alone(world: FaceWorld) -> None:
+    opened(world), opened(world, "bob", "2")
+    world.hub.add_job("ghs_without", {"contents": "read", "pull-requests": "read"})
+    job = made(world, token="ghs_without")
+    heads = [pull.head for pull in job.open_pulls()]
+    assert list(job.reviews(1)) == []
+    with pytest.raises(ForgeError, match="not accessible") as raised:
+        job.statuses(heads, "fedops/verdict")
+    assert raised.value.cause == "auth"
+    assert [path.rpartition("/")[2] for _, _, path in world.hub.refused] == ["graphql", "status"]
+
+
+def test_without_a_token_nothing_is_asked_together(world: FaceWorld) -> None:
+    heads = [opened(world), opened(world, "bob", "2")]
+    anybody = made(world, token=None)
+    anybody.open_pulls()
+    assert [anybody.status(head, "fedops/verdict") for head in heads] == [None] * 2
+    assert asked(world, "POST", "/graphql") == 0
+
+
+def test_a_commit_that_the_repository_does_not_have_has_no_status(world: FaceWorld) -> None:
+    one, lena = opened(world), made(world)
+    lena.set_status(one, "success", "fedops/verdict", "ok")
+    strange = CommitId("0123456789" * 4)
+    assert dict(lena.statuses({one, strange}, "fedops/verdict")) == {one: ("success", "ok")}
+    assert world.hub.questions == [2]
+    lena.statuses({one, CommitId('"){evil}')}, "fedops/verdict")
+    assert world.hub.questions == [2], "what is no hash is not put into a question"
+
+
+def test_that_nobody_reviewed_may_be_known_of_all_and_is_said_once(world: FaceWorld) -> None:
+    one, _ = opened(world), opened(world, "bob", "2")
+    lena = made(world)
+    lena.open_pulls()
+    assert list(lena.reviews(2)) == []
+    assert (asked(world, "GET", "/reviews"), world.hub.questions) == (0, [2])
+    lena.open_pulls()
+    assert list(lena.reviews(1)) == []
+    forge(world, "bob").review(1, one, "changes_requested", "no")
+    before = asked(world, "GET", "/reviews")
+    assert [r.state for r in lena.reviews(1)] == ["changes_requested"], "who asks again sees it"
+    assert asked(world, "GET", "/reviews") == before + 1
+
+
+def test_what_was_reviewed_is_read_at_the_moment_that_it_is_asked_for(world: FaceWorld) -> None:
+    one, _ = opened(world), opened(world, "bob", "2")
+    lena = made(world)
+    lena.review(1, one, "approved", "")
+    lena.open_pulls()
+    assert list(lena.reviews(2)) == []
+    world.hub.reviews[0].state = "DISMISSED"
+    assert [r.state for r in lena.reviews(1)] == ["dismissed"]
 
 
 def test_a_comment_that_somebody_else_wrote_with_our_marker_is_not_ours(world: FaceWorld) -> None:

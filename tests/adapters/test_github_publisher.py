@@ -12,6 +12,7 @@ from fedops.core.forge_settings import NOT_ASKED, ForkRuns, Publisher
 from fedops.core.health_forge import check_forge
 from fedops.core.settings import Lead, Sites
 from tests.adapters.test_github_settings import PACKAGES, read, reason
+from tests.core.forge_samples import REVIEW
 from tests.doctor_report import bad, by_name
 from tests.forge_worlds import ACCOUNTS, git_template
 from tests.github_face.hub import OWNER, Fault
@@ -62,10 +63,10 @@ def test_level_2_as_the_guide_has_it_is_read_whole_and_all_is_well(world: FaceWo
     )
     seen = replace(seen, writers=tuple(Account(lead.login, lead.id) for lead in LEADS))
     sites = Sites.model_validate({"schema": "fedops.sites/v1", "leads": LEADS})
-    assert bad(check_forge(seen, "main", sites, None, jobs_open_pulls=False)) == {}
+    assert bad(check_forge(seen, "main", sites, None, REVIEW)) == {}
     settings.deploy_keys.pop()
     seen = replace(read(world), writers=seen.writers)
-    checks = by_name(check_forge(seen, "main", sites, None, jobs_open_pulls=False))
+    checks = by_name(check_forge(seen, "main", sites, None, REVIEW))
     assert bad(checks.values()) == {
         "main: pull_request": "broken",
         "main: required_status_checks": "broken",
@@ -98,6 +99,36 @@ def test_a_secret_of_the_repository_is_looked_for_where_the_environment_has_none
     publisher = read(world).publisher
     assert (publisher.environment, publisher.refs, publisher.secret) == (False, None, False)
     assert publisher.repository_secret is True
+
+
+def test_what_stands_on_a_later_page_is_seen(world: FaceWorld, settings: Settings) -> None:
+    settings.deploy_keys[:] = [DeployKey(f"mirror {n}", read_only=True) for n in range(230)] + [
+        DeployKey("fedops publish")
+    ]
+    environment(settings).secrets[:] = [*(f"OTHER_{n}" for n in range(130)), "FEDOPS_DEPLOY_KEY"]
+    environment(settings).patterns[:0] = [("branch", f"dev-{n}") for n in range(105)]
+    publisher = read(world).publisher
+    assert (publisher.keys, publisher.secret) == (("fedops publish",), True)
+    refs = publisher.refs
+    assert isinstance(refs, tuple)
+    assert (len(refs), refs[-1]) == (106, "refs/heads/main")
+    environment(settings).secrets.pop()
+    settings.secrets = [*environment(settings).secrets, "FEDOPS_DEPLOY_KEY"]
+    assert read(world).publisher.repository_secret is True
+
+
+@pytest.mark.parametrize("count", [1_000, 1_001])
+def test_of_more_than_ten_pages_it_is_said_that_not_all_were_read(
+    world: FaceWorld, settings: Settings, count: int
+) -> None:
+    settings.deploy_keys[:] = [DeployKey(f"mirror {n}", read_only=True) for n in range(count)]
+    before = len(world.hub.requests)
+    keys = read(world).publisher.keys
+    assert sum("/keys?" in path for _, path, _ in world.hub.requests[before:]) == 10
+    if count == 1_000:
+        assert keys == ()
+    else:
+        assert reason(keys) == "there are more than 1000, and no more were read"
 
 
 @pytest.mark.parametrize(

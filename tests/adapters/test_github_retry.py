@@ -8,6 +8,7 @@ import pytest
 
 from fedops.adapters.github_errors import UnclearError, error_of
 from fedops.adapters.github_retry import MAX_PAUSE, Answer, pause_before_next, resets_at
+from fedops.core.errors import SpentError
 from fedops.core.facts import Json
 
 NOW = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
@@ -70,7 +71,19 @@ def test_a_wait_that_is_too_long_is_said_and_not_done() -> None:
     assert dt.datetime.fromtimestamp(reset, dt.UTC).strftime("%H:%M:%S") in error.message
 
 
-@pytest.mark.parametrize("reset", ["", "x", "-5", "9" * 30])
+def test_a_limit_says_until_when_by_the_server_s_own_clock() -> None:
+    server = "Wed, 01 Jul 2026 09:58:30 GMT"
+
+    def said(**headers: str) -> str:
+        return error_of("GET", "/repos/o/n/issues", answer(429, **headers)).message
+
+    assert "until 10:58:30 UTC" in said(retry_after="3600", date=server)
+    assert "until 11:07:03 UTC" in said(retry_after="Wed, 01 Jul 2026 11:07:03 GMT")
+    assert "until" not in said(retry_after="3600"), "nobody knows from when on"
+    assert isinstance(error_of("GET", "/x", answer(429)), SpentError)
+
+
+@pytest.mark.parametrize("reset", ["", "x", "-5", "²", "9" * 30])
 def test_a_reset_that_is_no_time_is_none(reset: str) -> None:
     assert pause(answer(429, x_ratelimit_remaining="0", x_ratelimit_reset=reset)) == 60
 

@@ -206,30 +206,33 @@ GREEN = {
 
 def test_what_rules_demand_of_a_pull_request_is_read(world: FaceWorld, settings: Settings) -> None:
     strict = copy.deepcopy(PR)
-    strict["parameters"]["dismiss_stale_reviews_on_push"] = True
+    strict["parameters"] |= {"dismiss_stale_reviews_on_push": True, "require_last_push_approval": True}
     settings.rulesets[0] = main_ruleset(strict, GREEN)
     seen = read(world)
     by_kind = {rule.kind: rule for rule in _rules(seen)}
-    assert (by_kind["pull_request"].approvals, by_kind["pull_request"].dismisses) == (1, True)
+    asked = by_kind["pull_request"]
+    assert (asked.approvals, asked.dismisses, asked.last_push) == (1, True, True)
     assert by_kind["required_status_checks"].statuses == ("build", "fedops/verdict")
     free = by_kind["deletion"]
-    assert (free.statuses, free.approvals, free.dismisses) == ((), 0, False)
+    assert (free.statuses, free.approvals, free.dismisses, free.last_push) == ((), 0, False, False)
     settings.rulesets[0] = main_ruleset(PR)
-    assert [r.dismisses for r in _rules(read(world)) if r.kind == "pull_request"] == [False]
+    assert [(r.dismisses, r.last_push) for r in _rules(read(world)) if r.kind == "pull_request"] == [(False, False)]
 
 
 def test_the_same_demands_in_classic_branch_protection(world: FaceWorld, settings: Settings) -> None:
     settings.rulesets.clear()
     checks = [{"context": "fedops/verdict", "app_id": None}]
     settings.protection = {
-        "required_pull_request_reviews": REVIEWS | {"required_approving_review_count": 2},
+        "required_pull_request_reviews": REVIEWS
+        | {"required_approving_review_count": 2, "require_last_push_approval": True},
         "required_status_checks": {"url": "https://x.invalid", "strict": True, "enforcement_level": "everyone"}
         | {"contexts": ["fedops/verdict"], "contexts_url": "https://x.invalid", "checks": checks},
     }
     seen = read(world)
     assert not isinstance(seen.protection, Unread)
     by_kind = {rule.kind: rule for rule in seen.protection}
-    assert (by_kind["pull_request"].approvals, by_kind["pull_request"].dismisses) == (2, True)
+    asked = by_kind["pull_request"]
+    assert (asked.approvals, asked.dismisses, asked.last_push) == (2, True, True)
     assert by_kind["required_status_checks"].statuses == ("fedops/verdict",)
 
 
@@ -242,6 +245,35 @@ def test_rulesets_that_are_off_or_for_other_refs_count_for_nothing(world: FaceWo
     ]
     seen = read(world)
     assert (seen.rules, seen.tag_rules) == ((), ())
+
+
+def test_rulesets_and_rules_of_every_page_are_read(world: FaceWorld, settings: Settings) -> None:
+    for number in range(100, 205):
+        settings.rulesets.append(
+            Ruleset(
+                f"{number}", "branch", ["refs/heads/main"], [{"type": "creation"}], enforcement="evaluate", id=number
+            )
+        )
+    settings.rulesets.append(Ruleset("late", "tag", ["~ALL"], [{"type": "creation"}], id=300))
+    settings.rulesets[0].rules += [{"type": "creation"}] * 150 + [{"type": "required_signatures"}]
+    seen = read(world)
+    assert kinds(seen.tag_rules) == ["creation", "deletion", "update"]
+    assert "required_signatures" in kinds(seen.rules)
+
+
+def test_everybody_who_may_write_is_counted(world: FaceWorld, settings: Settings) -> None:
+    writers = world.hub.upstream.writers
+    more = {f"w-{number}": world.hub.add_user(f"w-{number}", 5_000 + number, f"t-{number}") for number in range(120)}
+    writers.update(more)
+    try:
+        assert set(cast("Any", read(world).writers)) == {
+            ACCOUNTS["lena"],
+            *(Account(u.login, u.id) for u in more.values()),
+        }
+    finally:
+        writers.difference_update(more)
+        for number in range(120):
+            del world.hub.users[f"t-{number}"]
 
 
 def test_tags_have_the_rules_of_all_their_rulesets(world: FaceWorld, settings: Settings) -> None:

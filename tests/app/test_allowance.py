@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from fedops.app.allowance import PULLS, Allowance
 from fedops.app.inspect import refreshed
 from fedops.app.pull_pass import PullPass, inspect_all, turns
 from fedops.app.reconcile import Reconciled, reconcile
-from fedops.app.verdict_cache import BytesMemory
-from fedops.core.errors import ForgeError, StoreError
+from fedops.app.verdict_cache import VERDICTS_REF, BytesMemory
+from fedops.core.errors import ForgeError, SpentError, StoreError
 from fedops.core.facts import Pull
+from fedops.core.ids import CommitId
 from tests.founding_world import Wrapped
 from tests.scenario.fed import START, MemoryFed, arrays
 
@@ -312,6 +313,51 @@ def test_access_that_is_refused_ends_the_run(fed: MemoryFed) -> None:
         reconcile(
             fed.context(repository=ctx.repository, forge=Wrapped(ctx.forge, upsert_comment=broken)), jitter=lambda: 0.5
         )
+
+
+def test_a_forge_that_takes_no_more_is_asked_for_nothing_more_and_what_was_reached_stays(fed: MemoryFed) -> None:
+    pulls = [fed.submit(site, n + 1.0) for n, site in enumerate((A, B, C))]
+    ctx = fed.context()
+    asked: list[int] = []
+
+    def comment(number: int, *rest: Any) -> bool:
+        asked.append(number)
+        if number == pulls[1].number:
+            raise SpentError("403, until 10:00:00 UTC", cause="temporary")
+        changed: bool = ctx.forge.upsert_comment(number, *rest)
+        return changed
+
+    limited = fed.context(repository=ctx.repository, forge=Wrapped(ctx.forge, upsert_comment=comment))
+    with pytest.raises(SpentError, match="until 10:00:00") as raised:
+        reconcile(limited, jitter=lambda: 0.5)
+    assert (raised.value.slug, raised.value.cause) == ("rate_limited", "temporary")
+    assert asked == [p.number for p in pulls[:2]]
+    kept = {e.path for e in ctx.repository.entries(CommitId(ctx.repository.refs_below("refs/fedops")[VERDICTS_REF]))}
+    assert kept == {f"verdicts/{p.head}.json" for p in pulls[:2]}
+    done, _ = run(fed)
+    assert [m.judgement.pull.number for m in done.merged] == [p.number for p in pulls[1:]]
+    assert not done.again
+
+
+def test_only_whose_bytes_are_to_be_read_is_asked_whose_turn_it_is(fed: MemoryFed) -> None:
+    refused = [fed.open_pull(A, fed.handed_in(fed.upload(A, 0, arrays(n))), signed=False) for n in (1.0, 2.0)]
+    known = fed.submit(B, 3.0)
+    run(fed)
+    fresh = [fed.submit(site, n) for site, n in ((C, 4.0), (D, 5.0))]
+    ctx = fed.context()
+    asked: list[set[CommitId]] = []
+
+    def statuses(commits: Collection[CommitId], context: str) -> Mapping[CommitId, tuple[str, str]]:
+        asked.append(set(commits))
+        return ctx.forge.statuses(commits, context)
+
+    forge = Wrapped(ctx.forge, statuses=statuses)
+    main = refreshed(ctx)
+    told = inspect_all(fed.context(repository=ctx.repository, forge=forge), main, ctx.forge.open_pulls())
+    assert asked == [{pull.head for pull in fresh}]
+    states = {j.pull.number: j.verdict.state for j in told}
+    expected = dict.fromkeys([p.number for p in refused], "rejected")
+    assert states == expected | dict.fromkeys([known.number, *(p.number for p in fresh)], "accepted")
 
 
 def test_without_a_roster_that_can_be_read_the_order_is_as_given(fed: MemoryFed) -> None:

@@ -29,6 +29,7 @@ from fedops.render.reconcile import reconcile_document
 from tests.fakes_repository import FakeOrigin
 from tests.founding_world import Wrapped
 from tests.scenario.fed import Fed, MemoryFed, arrays
+from tests.scenario.oracle import check_all
 
 A, B, C = "hospital-a", "hospital-b", "clinic-c"
 
@@ -46,16 +47,48 @@ def merged_by_hand(fed: Fed, *sites: str, **options: Any) -> None:
 # ---------------------------------------------------------------- decisions that stop
 
 
-@pytest.mark.parametrize("rules", [{"privacy": {"clip_norm": 1.0, "noise_multiplier": 1.0}}])
-def test_a_policy_that_is_not_computed_here_stops_before_anything_is_fetched(fed: MemoryFed, rules: Any) -> None:
+UNAVAILABLE = [
+    ({"privacy": {"clip_norm": 1.0, "noise_multiplier": 1.0}}, "privacy: not available in this version -> null"),
+    ({"strategy": {"name": "fedadam"}}, "strategy 'fedadam' -> one of "),
+    ({"strategy": {"name": "fedavg", "beta": 1}}, "strategy fedavg: parameters ['beta'] -> none"),
+]
+
+
+@pytest.mark.parametrize(("rules", "says"), UNAVAILABLE)
+def test_a_policy_that_is_not_computed_here_stops_before_anything_is_fetched(
+    fed: MemoryFed, rules: Any, says: str
+) -> None:
     merged_by_hand(fed, A)
     fed.set_rules(**rules)
     before = dict(fed.store.calls)
-    with pytest.raises(ConfigError, match="not available in this version"):
-        fed.reconcile()
+    done = fed.reconcile()
+    (told,) = (f for f in done.findings if f.slug == "policy_invalid")
+    assert told.got.startswith(f"policies/aggregation.yaml:1: {says}"), "the test writes all of it into one line"
+    assert (done.published, done.decision, fed.version.version) == ([], None, 0)
     assert {k: n for k, n in fed.store.calls.items() if k in ("get", "put")} == {
         k: n for k, n in before.items() if k in ("get", "put")
     }
+
+
+@pytest.mark.parametrize(("rules", "says"), UNAVAILABLE)
+def test_such_a_policy_stops_the_next_version_alone(fed: MemoryFed, rules: Any, says: str) -> None:
+    """What is handed in is judged and merged, sites are told, and a version that came before is kept in order."""
+    fed.set_state(C, "suspended")
+    fed.submit(A, 1.0)
+    fed.reconcile()
+    assert fed.version.version == 1
+    fed.set_rules(**rules)
+    fed.set_state(C, "active")
+    fed.submit(B, 2.0)
+    done = fed.reconcile()
+    assert ([m.outcome for m in done.merged], done.published) == (["merged"], [])
+    assert [text.rpartition(": ")[2] for text in done.signals] == [C]
+    assert [f.slug for f in done.findings] == ["policy_invalid"]
+    again = fed.reconcile()
+    assert (again.changed, again.again) == (False, False), "no run is started for what only a lead can mend"
+    fed.set_rules(privacy=None, strategy={"name": "fedavg"})
+    assert [[c.site for c in v.contributions] for v in fed.reconcile().published] == [[B]]
+    check_all(fed, rerun=lambda: fed.reconcile().changed)
 
 
 def test_weights_that_are_all_zero_make_no_version_and_say_so(fed: MemoryFed) -> None:

@@ -15,7 +15,7 @@ from fedops.core.forge_settings import (
     Unread,
     Workflows,
 )
-from fedops.core.settings import Lead, Sites
+from fedops.core.settings import Aggregation, Lead, MergePolicy, PublishPolicy, Sites
 
 LENA, OTTO, ALICE, EVE = Account("lena", 1), Account("otto", 2), Account("alice-a", 1001), Account("eve", 7)
 SITES = Sites.model_validate(
@@ -26,6 +26,9 @@ SITES = Sites.model_validate(
     }
 )
 TWO_LEADS = SITES.model_copy(update={"leads": (*SITES.leads, Lead(login="otto", id=2))})
+AUTO = Aggregation.model_validate({"schema": "fedops.aggregation/v1"})
+REVIEW = AUTO.model_copy(update={"merge": MergePolicy(mode="review", approvals=1)})  # as level 2 demands it
+VERSIONS_REVIEWED = AUTO.model_copy(update={"publish": PublishPolicy(mode="review")})
 PAGE = "https://github.com/acme/heart/settings"
 NO = Unread("403, no rights")
 KEPT = tuple(Rule(kind, "ruleset 'main'", f"{PAGE}/rules/1") for kind in ("non_fast_forward", "deletion"))
@@ -53,7 +56,7 @@ WELL = ForgeSettings(
 
 # Level 2 as the guide has it, and a private repository.
 STRICT = "ruleset 'strict'"
-PULLS = Rule("pull_request", STRICT, f"{PAGE}/rules/3", ("DeployKey",), approvals=1, dismisses=True)
+PULLS = Rule("pull_request", STRICT, f"{PAGE}/rules/3", ("DeployKey",), approvals=1, dismisses=True, last_push=True)
 GREEN = Rule("required_status_checks", STRICT, f"{PAGE}/rules/3", ("DeployKey",), statuses=("build", "fedops/verdict"))
 PUBLISHER = Publisher(environment=True, refs=("refs/heads/main",), secret=True, keys=("fedops publish",))
 WELL_2 = replace(WELL, rules=(*KEPT, PULLS, GREEN), publisher=PUBLISHER, writers=(LENA, OTTO))

@@ -23,7 +23,7 @@ from fedops.core.health import Check
 from fedops.core.health_forge import check_forge
 from fedops.core.health_rules import BY_CONTENT, NO_MERGE
 from fedops.core.ids import SiteId
-from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, SITES, TAGS, WELL
+from tests.core.forge_samples import ALICE, AUTO, EVE, KEPT, LENA, NO, PAGE, SITES, TAGS, VERSIONS_REVIEWED, WELL
 from tests.doctor_report import bad as not_well
 from tests.doctor_report import by_name
 
@@ -31,7 +31,7 @@ from tests.doctor_report import by_name
 def judged(site: str | None = None, *, jobs_open_pulls: bool = False, **changes: Any) -> dict[str, Check]:
     seen = replace(WELL, **changes)
     where = SiteId(site) if site is not None else None
-    return by_name(check_forge(seen, "main", SITES, where, jobs_open_pulls=jobs_open_pulls))
+    return by_name(check_forge(seen, "main", SITES, where, VERSIONS_REVIEWED if jobs_open_pulls else AUTO))
 
 
 def bad(checks: dict[str, Check]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -11,7 +11,7 @@ from fedops.core.facts import Account
 from fedops.core.forge_settings import NO_PUSH, VERDICT, ForgeSettings, Publisher, Rule, wants_deploy_key
 from fedops.core.health import Check
 from fedops.core.health_forge import check_forge
-from fedops.core.settings import Lead, Sites
+from fedops.core.settings import Aggregation, Lead, MergePolicy, PublishPolicy, Sites
 from tests.core.forge_samples import (
     GREEN,
     KEPT,
@@ -20,6 +20,7 @@ from tests.core.forge_samples import (
     PAGE,
     PUBLISHER,
     PULLS,
+    REVIEW,
     SITES,
     STRICT,
     TWO_LEADS,
@@ -28,7 +29,7 @@ from tests.core.forge_samples import (
 from tests.doctor_report import bad as not_well
 from tests.doctor_report import by_name
 
-DEMANDS = ["level 2: status", "level 2: approvals", "level 2: stale approvals"]
+DEMANDS = [f"level 2: {what}" for what in ("status", "approvals", "stale approvals", "last push", "merges")]
 PUSHING = ["level 2: environment", "level 2: secret", "level 2: deploy key"]
 BLOCKED = {"main: pull_request": "broken", "main: required_status_checks": "broken"}
 LINES = {  # what a rule's line says is missing -> the line that says what to do
@@ -39,10 +40,12 @@ LINES = {  # what a rule's line says is missing -> the line that says what to do
 UNSURE = {"main: pull_request": "warning", "main: required_status_checks": "warning"}
 
 
-def judged(seen: ForgeSettings = WELL_2, sites: Sites = TWO_LEADS, **changes: Any) -> dict[str, Check]:
+def judged(
+    seen: ForgeSettings = WELL_2, sites: Sites = TWO_LEADS, policy: Aggregation = REVIEW, **changes: Any
+) -> dict[str, Check]:
     """All leads may write, unless the test says otherwise."""
     changes = {"writers": tuple(Account(lead.login, lead.id) for lead in sites.leads)} | changes
-    return by_name(check_forge(replace(seen, **changes), "main", sites, None, jobs_open_pulls=False))
+    return by_name(check_forge(replace(seen, **changes), "main", sites, None, policy))
 
 
 def bad(checks: dict[str, Check]) -> dict[str, str]:
@@ -52,6 +55,11 @@ def bad(checks: dict[str, Check]) -> dict[str, str]:
 def pushing(**changes: Any) -> dict[str, Check]:
     """With something else of what the job has to push with."""
     return judged(publisher=replace(PUBLISHER, **changes))
+
+
+def policy(mode: Literal["auto", "review"], merges: int, versions: int) -> Aggregation:
+    changes = {"merge": MergePolicy(mode=mode, approvals=merges), "publish": PublishPolicy(approvals=versions)}
+    return REVIEW.model_copy(update=changes)
 
 
 def roster(leads: int) -> Sites:
@@ -72,6 +80,8 @@ def test_level_2_as_the_guide_has_it_stands() -> None:
         "fedops/verdict is required",
         "1 required",
         "dismissed by a push",
+        "approved by somebody else than who pushed",
+        "with as many approvals as merge.mode and merge.approvals demand",
         "2: each one's pull request can be approved by others",
         "fedops-publish, for main alone",
         "FEDOPS_DEPLOY_KEY, in fedops-publish",
@@ -95,6 +105,7 @@ def test_where_no_rule_asks_for_pull_requests_or_checks_level_2_is_not_spoken_of
         ((PULLS,), "status"),
         ((replace(PULLS, approvals=0), GREEN), "approvals"),
         ((replace(PULLS, dismisses=False), GREEN), "stale approvals"),
+        ((replace(PULLS, last_push=False), GREEN), "last push"),
     ],
 )
 def test_each_demand_of_level_2_that_no_rule_makes_is_a_warning_with_its_switch(
@@ -105,6 +116,7 @@ def test_each_demand_of_level_2_that_no_rule_makes_is_a_warning_with_its_switch(
         "approvals": "Require a pull request before merging, Required approvals: 1",
         "stale approvals": "Require a pull request before merging, "
         "Dismiss stale pull request approvals when new commits are pushed",
+        "last push": "Require a pull request before merging, Require approval of the most recent reviewable push",
     }
     checks = level_2(*rules)
     assert bad(checks) == {f"level 2: {missing}": "warning"}
@@ -116,15 +128,53 @@ def test_each_demand_of_level_2_that_no_rule_makes_is_a_warning_with_its_switch(
 
 
 def test_required_checks_alone_lack_what_a_pull_request_needs() -> None:
-    assert bad(level_2(GREEN)) == {"level 2: approvals": "warning", "level 2: stale approvals": "warning"}
+    assert bad(level_2(GREEN)) == dict.fromkeys(DEMANDS[1:4], "warning")
 
 
 def test_rules_add_up_to_level_2_wherever_they_stand() -> None:
-    some = (replace(PULLS, dismisses=False, approvals=2), Rule("pull_request", STRICT, PAGE, dismisses=True))
+    some = (
+        replace(PULLS, dismisses=False, approvals=2),
+        Rule("pull_request", STRICT, PAGE, dismisses=True),
+        Rule("pull_request", STRICT, PAGE, last_push=True),
+    )
     old = Rule("required_status_checks", "branch protection", f"{PAGE}/branches", statuses=(VERDICT,))
-    checks = level_2(*some, protection=(old,), sites=roster(3))
+    checks = level_2(*some, protection=(old,), sites=roster(3), policy=policy("review", 2, 1))
     assert (bad(checks), checks["level 2: approvals"].got) == ({}, "2 required")
     assert bad(level_2(rules=NO, protection=(PULLS, GREEN))) == {}
+
+
+# ---------------------------------------------------------------- as many as the policy
+
+
+@pytest.mark.parametrize("required", [0, 1, 2, 3])
+@pytest.mark.parametrize("versions", [1, 3])
+@pytest.mark.parametrize("merges", [1, 2])
+@pytest.mark.parametrize("mode", ["auto", "review"])
+def test_people_need_as_many_approvals_as_ci_and_ci_as_many_as_github_demands_of_its_merges(
+    mode: Literal["auto", "review"], merges: int, versions: int, required: int
+) -> None:
+    rules = (*KEPT, replace(PULLS, approvals=required), GREEN)
+    checks = judged(rules=rules, sites=roster(9), policy=policy(mode, merges, versions))
+    of_merges = merges if mode == "review" else 0
+    most = max(of_merges, versions)
+    approvals, merging = checks["level 2: approvals"], checks["level 2: merges"]
+    assert (approvals.state == "ok") == (required >= most)
+    if required < most:
+        assert approvals.expected == f"at least {most}"
+        assert approvals.next == f"Require a pull request before merging, Required approvals: {most}: {PAGE}/rules/3"
+        if required:
+            assert (f"merge.approvals {of_merges}" in approvals.got) == (required < of_merges)
+            assert (f"publish.approvals {versions}" in approvals.got) == (required < versions)
+    assert (merging.state == "ok") == (required <= of_merges)
+    if required > of_merges:
+        assert merging.expected == f"review, approvals {required}"
+        assert merging.next == f"policies/aggregation.yaml: merge: {{mode: review, approvals: {required}}}"
+        assert ("nobody has approved" in merging.got) == (mode == "auto")
+
+
+def test_fewer_than_the_policy_demands_may_be_more_by_what_is_hidden() -> None:
+    check = judged(policy=policy("review", 2, 1), protection=NO)["level 2: approvals"]
+    assert (check.state, check.got) == ("warning", "cannot be checked: 403, no rights")
 
 
 # ---------------------------------------------------------------- who approves
@@ -263,7 +313,7 @@ def test_a_key_without_a_bypass_does_not_help() -> None:
 
 def test_a_branch_that_is_not_called_main_is_looked_for_by_its_name() -> None:
     seen = replace(WELL_2, default_branch="trunk", publisher=replace(PUBLISHER, refs=("refs/heads/trunk",)))
-    checks = by_name(check_forge(seen, "trunk", TWO_LEADS, None, jobs_open_pulls=False))
+    checks = by_name(check_forge(seen, "trunk", TWO_LEADS, None, REVIEW))
     assert bad(checks) == {}
     assert checks["level 2: environment"].got == "fedops-publish, for trunk alone"
 

@@ -165,6 +165,9 @@ class Hub:
         self.before_merge: list[Callable[[], object]] = []
         self.exchanges: list[Exchange] = []
         self.requests: list[tuple[str, str, str]] = []  # method, path, Authorization: of git too
+        self.questions: list[int] = []  # by GraphQL: of how many things each asked
+        self.misasked: list[str] = []  # questions that nobody has written down here
+        self.has_graph = True
         self.minted: list[str] = []  # tokens of jobs, gone or not
         self.refused: list[tuple[str, str, str]] = []  # token of a job, method, path: what it had no right to
         self.dispatches: list[tuple[str, Mapping[str, str]]] = []  # workflow file, inputs

@@ -47,7 +47,7 @@ RULES: tuple[dict[str, Any], ...] = (
             "allowed_merge_methods": ["merge", "squash", "rebase"],
             "dismiss_stale_reviews_on_push": True,
             "require_code_owner_review": False,
-            "require_last_push_approval": False,
+            "require_last_push_approval": True,
             "required_approving_review_count": APPROVALS,
             "required_review_thread_resolution": False,
         },

@@ -13,13 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.github_face import rest, rest_pulls, rest_settings, shapes
+from tests.github_face import graph, rest, rest_pulls, rest_settings, shapes
 from tests.github_face.hub import Fault, Hub, Repo, User
 from tests.github_face.jobs import may
 from tests.github_face.openapi import Exchange, github
 from tests.github_face.rest import Call, Refused
 
 API = "/api/v3"
+GRAPH = "/api/graphql"
+LISTS = ("statuses", "secrets", "branch_policies")  # that come page by page in a document
 NO_RIGHT = "Resource not accessible by integration"  # what GitHub says to the token of an app or a job
 
 
@@ -60,6 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.hub.requests.append((self.command, self.path, self.headers.get("Authorization", "")))
         if url.path.startswith(API + "/"):
             self.answer_rest()
+        elif url.path == GRAPH:
+            self.answer_graph()
         else:
             self.answer_git()
 
@@ -96,6 +100,25 @@ class Handler(BaseHTTPRequestHandler):
         data = json.dumps(answer).encode() if answer is not None else b""
         self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, data)
 
+    def answer_graph(self) -> None:
+        hub, body, headers = self.server.hub, json.loads(self.read_body()), dict[str, str]()
+        with hub.lock:
+            try:
+                fault = next((f for f in hub.faults if f.strikes(self.command, "/graphql")), None)
+                if fault is not None:
+                    self.fail(fault, headers)
+                status, answer = 200, graph.answer(hub, self.token(), self.user(), body)
+            except Cut:
+                self.close_connection = True
+                return
+            except Refused as e:
+                status, answer = e.status, e.document
+            except AssertionError as e:
+                status, answer = 500, {"message": f"the test's server: {e!r}"}
+                hub.misasked.append(repr(e))
+        data = json.dumps(answer).encode()
+        self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, data)
+
     def served(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
         hub = self.server.hub
         fault = next((f for f in hub.faults if f.strikes(self.command, path)), None)
@@ -106,8 +129,9 @@ class Handler(BaseHTTPRequestHandler):
             self.fail(fault, headers)
         if isinstance(answer, list):
             answer = self.page(path, answer, headers)
-        elif answer is not None and "statuses" in answer:
-            answer["statuses"] = self.page(path, answer["statuses"], headers)
+        for key in LISTS if isinstance(answer, dict) else ():
+            if key in answer:
+                answer[key] = self.page(path, answer[key], headers)
         return status, answer
 
     def fail(self, fault: Fault, headers: dict[str, str]) -> None:
@@ -241,5 +265,5 @@ def serving(hub: Hub) -> Iterator[Server]:
         server.shutdown()
         thread.join(10)
         server.server_close()
-    faults = {fault for exchange in hub.exchanges for fault in github().faults(exchange)}
+    faults = {fault for exchange in hub.exchanges for fault in github().faults(exchange)} | set(hub.misasked)
     assert not faults, "\n".join(sorted(faults))

@@ -611,3 +611,29 @@ def test_a_watching_process_ends_at_sigint_with_130(watching: subprocess.Popen[s
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "x"])
 def test_a_pause_that_is_none_is_a_usage_error(seconds: str, still: World) -> None:
     assert still("ci", "ci", "reconcile", "--watch", seconds, code=2).out == ""
+
+
+def test_rules_that_are_not_computed_here_stop_the_next_version_alone(world: World) -> None:
+    world.edit("policies/aggregation.yaml", lambda text: text.replace("name: fedavg", "name: fedadam"))
+    jobs = Jobs(world)
+    said = jobs.merge()
+    assert said.out.splitlines() == [
+        "#1  merged",
+        "#2  merged",
+        "no version now: main asks for rules that are not computed here",
+    ]
+    assert "strategy 'fedadam' -> one of " in said.err
+    assert jobs.outputs["due"] == "false"
+    said = jobs.run("aggregate", *jobs.pinned)
+    assert (jobs.outputs["proposal"], said.out) == (
+        "",
+        "no version now: main asks for rules that are not computed here\n",
+    )
+    jobs.run("signal", "--skipped", "", output=False)
+    loop = world("ci", "ci", "reconcile")
+    assert "policies/aggregation.yaml:" in loop.err
+    assert "[FO-101]" in loop.err
+    assert world.json("ci", "ci", "reconcile")["changed"] is False
+    world.edit("policies/aggregation.yaml", lambda text: text.replace("name: fedadam", "name: fedavg"))
+    jobs.all()
+    assert world.version()["version"] == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,10 +13,11 @@ from fedops.app import version_push
 from fedops.core.ids import is_version_branch
 from tests.cli_world import SITES
 from tests.github_face.cli_world import GitHubWorld, github_cli, pin
-from tests.github_face.hub import Fault
+from tests.github_face.hub import Fault, PullItem
 
 C, A, B = SITES
 KILLED = 130
+RULES = "policies/aggregation.yaml"
 
 
 @pytest.fixture
@@ -95,3 +97,57 @@ def test_what_comes_too_late_for_a_run_starts_the_next(world: GitHubWorld) -> No
     world.job("again", "--attempt", "1")
     assert world.hub.dispatches == [("reconcile.yml", {"attempt": "2"})]
     assert world.jobs()["due"] == "true"
+
+
+def proposed_by_lena(world: GitHubWorld, branch: str, change: Callable[[str], str]) -> PullItem:
+    """A pull request of the lead that edits the rules, from a branch of the repository."""
+    path = world.clone("lead") / RULES
+    world.git("lead", "switch", "--quiet", "--create", branch)
+    path.write_text(change(path.read_text()))
+    world.git("lead", "commit", "--quiet", "--all", "-m", branch)
+    world.git("lead", "push", "--quiet", "origin", branch)
+    hub, now = world.hub, world.hub.now()
+    pull = PullItem(
+        hub.next_number(), hub.users["token-of-lena"], branch, "", now, now, source=hub.upstream, ref=branch
+    )
+    hub.take_head(pull, world.git("lead", "rev-parse", "HEAD"))
+    hub.items[pull.number] = pull
+    world.git("lead", "switch", "--quiet", "main")
+    return pull
+
+
+def test_a_main_that_cannot_be_used_is_mended_by_a_pull_request(world: GitHubWorld) -> None:
+    world.jobs()
+    [theirs] = world.hand_in(A)
+    world.edit(RULES, lambda text: text + "triger: {}\n")
+    main = world.main()
+    assert "triger" in world.job("inspect", code=2)["error"]["message"], "nothing to judge"
+    mending = proposed_by_lena(world, "mend", lambda text: text.replace("triger: {}\n", "# mended\n"))
+    worse = proposed_by_lena(world, "worse", lambda text: text + "more: {}\n")
+    assert world.validate(mending.number)["ok"] is True
+    [found] = world.job(
+        "validate", "--pull", str(worse.number), "--head", worse.head, file="validate.yml", command="inspect", code=3
+    )["findings"]
+    assert (found["slug"], found["where"]) == ("policy_invalid", RULES)
+    world.job("validate", "--pull", str(theirs), file="validate.yml", command="inspect", code=2)
+
+    verdicts = world.verdicts()
+    assert {v["pull"] for v in json.loads(verdicts)["verdicts"]} == {mending.number, worse.number}
+    failed = world.job("merge", "--verdicts", verdicts, code=2)
+    assert "triger" in failed["error"]["message"]
+    said = {s.sha: (s.state, s.description) for s in world.hub.statuses}
+    assert said[mending.head] == ("success", "no submission: a lead's change, for people to review")
+    line = len(world.show(RULES).splitlines())
+    assert said[worse.head][0] == "failure"
+    assert said[worse.head][1].startswith(f"{RULES}:{line}: triger: unknown key")
+    assert said.keys() == {mending.head, worse.head}
+    assert (world.main(), world.version()["version"]) == (main, 0)
+
+    before = world.hub.snapshot()
+    world.job("merge", "--verdicts", verdicts, code=2)
+    assert world.hub.snapshot() == before, "said once"
+    world.git("lead", "push", "--quiet", "origin", f"{mending.head}:main")
+    world.jobs()
+    pull = world.hub.pull(theirs)
+    assert pull is not None
+    assert pull.merged_at is not None

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from fedops.core.errors import ForgeError
+from fedops.app.inspect import refreshed
+from fedops.app.merge import merge_pull
+from fedops.app.pull_pass import inspect_all
+from fedops.core.errors import ForgeError, MainFileError
 from fedops.core.facts import Pull
 from fedops.core.ids import CommitId, RepoPath
 from tests.github_face.fed import GitHubFed
@@ -208,3 +211,138 @@ def test_beside_it_submissions_are_merged_as_always(fed: Fed) -> None:
     theirs = fed.submit(A, 1.0)
     pull = propose(fed, "lena", POLICY)
     assert outcomes(fed) == {theirs.number: "merged", pull.number: "ignored"}
+
+
+# ---------------------------------------------------------------- policies that cannot be used
+
+
+RULES = RepoPath("policies/aggregation.yaml")
+ROSTER = RepoPath("policies/sites.yaml")
+
+
+def broken(fed: Fed, path: RepoPath) -> bytes:
+    """A file of main with a key that nothing knows, in its third line."""
+    text = fed.main().bytes_of(path)
+    assert text.startswith(b"{")
+    return b'# first\n# second\n{"triger": 1, ' + text[1:]
+
+
+def test_a_leads_change_that_brings_a_policy_that_cannot_be_used_is_told_where(fed: Fed) -> None:
+    pull = fed.open_pull("lena", {RULES: broken(fed, RULES), RepoPath(POLICY): CHANGE}, branch="lead/rules")
+    assert outcomes(fed) == {pull.number: "ignored"}
+    said = status(fed, pull.head)
+    assert said is not None
+    assert said[0] == "failure"
+    assert said[1].startswith(f"{RULES}:3: triger: unknown key"), said
+    before = fed.state()
+    assert not fed.reconcile().changed
+    assert fed.state() == before
+    mended = fed.open_pull("lena", {RULES: fed.main().bytes_of(RULES) + b"# why\n"}, branch="lead/rules")
+    assert mended.number == pull.number
+    fed.reconcile()
+    assert status(fed, mended.head) == GREEN
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        (POLICY, None, "not in"),
+        (RULES, b"schema: fedops.aggregation/v1\nstrategy: {name: magic}\n", "magic"),
+        ("federation.yaml", b"schema: fedops.federation/v1\nname: [\n", "federation.yaml:"),
+        (ROSTER, b"schema: fedops.sites/v1\nleads: []\nsites: {a: {}}\n", "policies/sites.yaml:"),
+        (RULES, b"# " + b"x" * 2_000_000, "aggregation.yaml"),
+    ],
+    ids=["deleted", "of no known strategy", "federation", "roster", "large"],
+)
+def test_what_main_could_not_be_used_with_gets_no_green_status(
+    fed: Fed, path: str, content: bytes | None, says: str
+) -> None:
+    pull = fed.open_pull("lena", {RepoPath(path): content}, branch="lead/any")
+    fed.reconcile()
+    said = status(fed, pull.head)
+    assert said is not None
+    assert (said[0], says in said[1]) == ("failure", True), said
+
+
+def test_two_files_that_cannot_be_used_are_both_counted(fed: Fed) -> None:
+    pull = fed.open_pull("lena", {RULES: b"[\n", ROSTER: b"[\n"}, branch="lead/two")
+    fed.reconcile()
+    said = status(fed, pull.head)
+    assert said is not None
+    assert said[1].startswith("policies/sites.yaml:")
+    assert said[1].endswith(" and 1 more")
+
+
+@pytest.mark.parametrize("path", [RULES, ROSTER, RepoPath("policies/submission.yaml")])
+def test_a_main_that_cannot_be_used_is_mended_by_a_leads_change_and_nothing_else_moves(
+    fed: Fed, path: RepoPath
+) -> None:
+    if isinstance(fed, GitFed) and not isinstance(fed, GitHubFed) and path == ROSTER:
+        return  # there the roster says who anybody is, and leads push what mends it
+    right, wrong = fed.main().bytes_of(path), broken(fed, path)
+    theirs = fed.submit(A, 1.0)
+    stranger = fed.open_pull(B, {path: right + b"# mine\n"}, branch="lead/me")
+    fed.commit({path: wrong}, "policy: by hand")
+    mending = fed.open_pull("lena", {path: right + b"# again\n"}, branch="lead/mend")
+    beside = propose(fed, "leo", "docs/page.md")
+    worse = fed.open_pull("leo", {path: wrong + b"# more\n"}, branch="lead/worse")
+    main = fed.main().commit
+    for _ in range(2):
+        with pytest.raises(MainFileError, match="triger: unknown key"):
+            fed.reconcile()
+    assert [status(fed, p.head) for p in (mending, beside)] == [GREEN] * 2
+    said = status(fed, worse.head)
+    assert said is not None
+    assert said[0] == "failure"
+    assert [status(fed, p.head) for p in (theirs, stranger)] == [None] * 2
+    assert fed.main().commit == main
+    assert fed.forge("lena").pull(theirs.number).state == "open"
+    assert fed.forge("lena").merge(mending.number, mending.head, "policy: mend") == "merged"
+    assert outcomes(fed)[theirs.number] == "merged"
+
+
+def test_at_level_2_a_main_that_cannot_be_used_is_mended_without_a_bypass(github: GitHubFed) -> None:
+    right = github.main().bytes_of(RULES)
+    github.commit({RULES: broken(github, RULES)}, "policy: by hand")
+    pull = github.open_pull("lena", {RULES: right}, branch="lead/mend")
+    level_2(github.server, None).require_pull_request()
+    leo = github.forge("leo")
+    leo.review(pull.number, pull.head, "approved", "")
+    with pytest.raises(ForgeError, match="status check"):
+        leo.merge(pull.number, pull.head, "policy: mend")
+    with pytest.raises(MainFileError):
+        github.reconcile()
+    assert leo.merge(pull.number, pull.head, "policy: mend") == "merged"
+    assert not github.reconcile().merged
+
+
+def test_who_left_the_roster_before_it_was_broken_mends_nothing(github: GitHubFed) -> None:
+    fed = github
+    fed.leads = ("leo",)
+    fed.push_policies()
+    right = fed.main().bytes_of(ROSTER)
+    fed.commit({ROSTER: broken(fed, ROSTER)}, "policy: by hand")
+    pulls = [fed.open_pull(who, {ROSTER: right}, branch=f"lead/{who}") for who in ("lena", "leo", A)]
+    with pytest.raises(MainFileError):
+        fed.reconcile()
+    assert [status(fed, pull.head) for pull in pulls] == [None, GREEN, None]
+
+
+def test_a_verdict_of_before_merges_nothing_into_a_main_that_cannot_be_used(fed: Fed) -> None:
+    """Inspected while main was right, merged when it is not any more."""
+    theirs = fed.submit(A, 1.0)
+    ctx = fed.context()
+    judged = inspect_all(ctx, refreshed(ctx), ctx.forge.open_pulls())
+    assert [j.verdict.state for j in judged] == ["accepted"]
+    fed.commit({RULES: broken(fed, RULES)}, "policy: by hand")
+    refreshed(ctx)
+    assert [merge_pull(ctx, one).outcome for one in judged] == ["lost"]
+    assert fed.forge("lena").pull(theirs.number).state == "open"
+
+
+def test_without_a_leads_change_nothing_is_inspected_by_a_main_that_cannot_be_used(fed: Fed) -> None:
+    fed.submit(A, 1.0)
+    fed.commit({RULES: broken(fed, RULES)}, "policy: by hand")
+    ctx = fed.context()
+    with pytest.raises(MainFileError, match="triger"):
+        inspect_all(ctx, refreshed(ctx), ctx.forge.open_pulls())
