@@ -33,17 +33,38 @@ LOOKS = {
     "fedops ci reconcile, nothing to do": ("ci", "reconcile"),
 }
 LIMIT = 1.2
+# How a checkout can be asked for; CI uses the second (docs/decisions.md 32).
+CHECKOUTS: Mapping[str, Sequence[str]] = {
+    "everything": (),
+    "all commits, no old blobs (CI)": ("--filter=blob:none",),
+    f"the last {PER_VERSION} commits, no old blobs": ("--filter=blob:none", f"--depth={PER_VERSION}"),
+}
 
 
-def looks(fedops: Path, sites: int, commits: Sequence[int], work: Path, repeats: int) -> Mapping[tuple[str, int], Row]:
-    """CPU and wall clock of each look, by the number of commits on main."""
-    commands = {}
+def checkout_bytes(origin: Path, folder: Path) -> Mapping[str, int]:
+    """How many bytes of packs a new clone with its checked-out files has received, by the way it was asked for."""
+    subprocess.run(["git", "-C", str(origin), "config", "uploadpack.allowFilter", "true"], check=True)
+    sizes = {}
+    for name, options in CHECKOUTS.items():
+        words = ["clone", "--quiet", "--no-tags", "--single-branch", *options, f"file://{origin}", str(folder)]
+        subprocess.run(["git", "-c", "protocol.file.allow=always", *words], check=True)
+        sizes[name] = sum(pack.stat().st_size for pack in folder.glob(".git/objects/pack/*.pack"))
+        shutil.rmtree(folder)
+    return sizes
+
+
+def looks(
+    fedops: Path, sites: int, commits: Sequence[int], work: Path, repeats: int
+) -> tuple[Mapping[tuple[str, int], Row], Mapping[int, Mapping[str, int]]]:
+    """CPU and wall clock of each look, and what a checkout receives, by the number of commits on main."""
+    commands, received = {}, {}
     for number in commits:
         folder = work / f"history-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         print(f"writing {number:,} commits of {sites:,} sites", flush=True)
         origin, clone = History(sites, number, folder).write(), folder / "clone"
+        received[number] = checkout_bytes(origin, folder / "checkout")
         subprocess.run(["git", "clone", "--quiet", str(origin), str(clone)], check=True)
         for _ in range(2):  # reports on the open pull requests; the second finds nothing to do
             subprocess.run([str(fedops), "ci", "reconcile"], cwd=clone, check=True, capture_output=True)
@@ -52,7 +73,7 @@ def looks(fedops: Path, sites: int, commits: Sequence[int], work: Path, repeats:
     rows = measure(list(commands.values()), repeats, Waiter(120.0))
     for number in commits:
         shutil.rmtree(work / f"history-{number}")
-    return {key: rows[command.name] for key, command in commands.items()}
+    return {key: rows[command.name] for key, command in commands.items()}, received
 
 
 def submit_to_tag(fedops: Path, work: Path, repeats: int) -> list[tuple[float, float]]:
@@ -79,7 +100,12 @@ def submit_to_tag(fedops: Path, work: Path, repeats: int) -> list[tuple[float, f
     return sorted(times)
 
 
-def page(rows: Mapping[tuple[str, int], Row], tags: Sequence[tuple[float, float]], sites: int) -> str:
+def page(
+    rows: Mapping[tuple[str, int], Row],
+    received: Mapping[int, Mapping[str, int]],
+    tags: Sequence[tuple[float, float]],
+    sites: int,
+) -> str:
     """The results as Markdown."""
     commits = sorted({number for _, number in rows})
     short, long = commits[0], commits[-1]
@@ -102,10 +128,15 @@ def page(rows: Mapping[tuple[str, int], Row], tags: Sequence[tuple[float, float]
         "| | " + " | ".join(f"{number:,} commits" for number in commits) + " | ratio |",
         "| --- |" + " ---: |" * (len(commits) + 1),
     ]
+    head = len(lines) - 2
     for name in LOOKS:
         ratio = rows[name, long].cpu / rows[name, short].cpu
         shown = " | ".join(f"{rows[name, number].cpu:.2f}" for number in commits)
         lines.append(f"| {name} | {shown} | {ratio:.2f}{'' if ratio <= LIMIT else ' **above**'} |")
+    lines += ["", "What a checkout of main receives, in MB:", "", *lines[head : head + 2]]
+    for name in CHECKOUTS:
+        shown = " | ".join(f"{received[number][name] / 1e6:.1f}" for number in commits)
+        lines.append(f"| {name} | {shown} | {received[long][name] / received[short][name]:.2f} |")
     lines += [
         "",
         (
@@ -128,9 +159,9 @@ def main() -> None:
     fedops = given.fedops.absolute()
     commits = [int(number) for number in given.commits.split(",")]
     given.work.mkdir(parents=True, exist_ok=True)
-    rows = looks(fedops, given.sites, commits, given.work.absolute(), given.repeats)
+    rows, received = looks(fedops, given.sites, commits, given.work.absolute(), given.repeats)
     tags = submit_to_tag(fedops, given.work.absolute(), given.repeats)
-    text = page(rows, tags, given.sites)
+    text = page(rows, received, tags, given.sites)
     given.results.write_text(text, "utf-8")
     pages.refresh()
     print(text)
