@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 
 from fedops.adapters.refusals import refusal
 from fedops.adapters.registry_auth import DELETE, PULL, PUSH
-from fedops.adapters.registry_http import AnswerError, Sent, Wire, finish, read_answer
+from fedops.adapters.registry_http import AnswerError, Sent, Wire, finish, joined, read_answer
 from fedops.adapters.registry_retry import PassingError, patiently
 from fedops.adapters.registry_stream import BlobStream
 from fedops.core.artifacts import MANIFEST_TYPE, MAX_MANIFEST_BYTES, Blob, manifest_digest
@@ -230,9 +230,9 @@ class RegistryClient:
             following = response.links.get("next", {}).get("url")
             if not following:
                 return found
-            url = urljoin(url, following)
+            url = joined(url, following)
             if urlsplit(url).netloc != self.wire.hostname:
-                raise refusal("credential_scope", where, got=url[:80], expected=self.wire.hostname)
+                raise refusal("credential_scope", where, got=following[:80], expected=self.wire.hostname)
         raise refusal("registry_unavailable", where, got=f"more than {_MAX_PAGES} pages of tags")
 
     def _page(self, name: str, url: str, where: str) -> tuple[requests.Response, list[str]]:

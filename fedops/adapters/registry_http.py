@@ -37,6 +37,8 @@ _SIGNED = 3  # without a password, with the one at hand, with a newer one
 _MAX_ANSWER_BYTES = 1 << 16
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CODE = re.compile(r"[A-Z_]{1,40}\Z")
+# What reading an answer raises if it is cut, or is none: the libraries let ValueError through, of a chunk's length for one.
+BROKEN = (HTTPError, OSError, ValueError)
 
 
 class Body(Protocol):
@@ -87,6 +89,8 @@ class Wire(Registry):  # type: ignore[misc]  # oras has no types
         self._address, self._clock, self._seconds = address, clock, seconds
         # NOTE: without a rule of its own, requests sends what ~/.netrc has for a host.
         self.session.auth = _as_it_is
+        # NOTE: requests works out where an answer leads also if it is not to go there, and raises if that is no address.
+        self.session.get_redirect_target = _nowhere
         self.session.trust_env = not address.is_loopback  # proxies and certificates of the machine
         self.session.headers.update({"User-Agent": f"fedops/{__version__}", "Accept-Encoding": "identity"})
         for scheme in ("http://", "https://"):
@@ -110,7 +114,7 @@ class Wire(Registry):  # type: ignore[misc]  # oras has no types
             StoreError: nowhere, or away from TLS.
         """
         said = response.headers.get("Location", "")
-        target = _joined(response.url, said)
+        target = joined(response.url, said)
         host, parts = host_of(target), urlsplit(target)
         if host == self._address.host:
             # A registry behind a proxy that ends TLS may call itself http://.
@@ -179,7 +183,7 @@ class Wire(Registry):  # type: ignore[misc]  # oras has no types
             return session.request(
                 method, url, headers=dict(headers), data=body, stream=True, allow_redirects=False, timeout=self._seconds
             )
-        except requests.exceptions.RequestException as e:
+        except (requests.exceptions.RequestException, *BROKEN) as e:
             if "CERTIFICATE_VERIFY_FAILED" not in str(e):
                 raise no_answer(where, e) from e
             error = refusal("registry_unavailable", where, got=f"no trusted TLS with {host_of(url)}")
@@ -232,7 +236,8 @@ class Wire(Registry):  # type: ignore[misc]  # oras has no types
 
 def no_answer(where: str, fault: Exception) -> PassingError:
     """The error for a connection that failed or was cut; its text may hold a URL with a query, so it is not shown."""
-    return PassingError(refusal("registry_unavailable", where, got=type(fault).__name__))
+    got = "an answer that cannot be read" if isinstance(fault, ValueError) else type(fault).__name__
+    return PassingError(refusal("registry_unavailable", where, got=got))
 
 
 def read_answer(response: requests.Response, max_bytes: int, where: str) -> bytes:
@@ -247,7 +252,7 @@ def read_answer(response: requests.Response, max_bytes: int, where: str) -> byte
             # NOTE: one read gives less if the connection is cut; only the next one says so.
             while block := response.raw.read(max_bytes + 1 - len(data), decode_content=False):
                 data += block
-        except (HTTPError, OSError) as e:
+        except BROKEN as e:
             raise no_answer(where, e) from e
     return bytes(data)
 
@@ -255,7 +260,7 @@ def read_answer(response: requests.Response, max_bytes: int, where: str) -> byte
 def finish(response: requests.Response) -> None:
     """Be done with an answer whose body does not matter."""
     # NOTE: an answer that is closed unread takes its connection along.
-    with response, suppress(HTTPError, OSError):
+    with response, suppress(*BROKEN):
         response.raw.read(_MAX_ANSWER_BYTES, decode_content=False)
 
 
@@ -275,12 +280,18 @@ def _with_port(address: RegistryAddress) -> str:
     return f"{address.host}:{80 if address.is_loopback else 443}" if plain else address.host
 
 
-def _joined(base: str, said: str) -> str:
-    """The URL that a Location header means; "" for none."""
+def joined(base: str, said: str) -> str:
+    """The URL that a header means; "" for none, and for what is none."""
     try:
-        return urljoin(base, said) if said else ""
+        target = urljoin(base, said) if said else ""
+        urlsplit(target)
     except ValueError:
         return ""
+    return target
+
+
+def _nowhere(response: requests.Response) -> None:  # noqa: ARG001
+    return None
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Self
 
 import requests
-from urllib3.exceptions import HTTPError
 
 from fedops.adapters.refusals import refusal
-from fedops.adapters.registry_http import Wire, no_answer
+from fedops.adapters.registry_http import BROKEN, Wire, no_answer
 from fedops.adapters.registry_retry import PassingError, Patience
 from fedops.core.artifacts import Blob
 from fedops.core.ids import digest_of_hex
@@ -65,7 +64,7 @@ class BlobStream:
             self._response = self._open()
         try:
             data: bytes = self._response.raw.read(count, decode_content=False)
-        except (HTTPError, OSError) as e:
+        except BROKEN as e:
             raise no_answer(self._where, e) from e
         return data
 
@@ -94,7 +93,7 @@ class BlobStream:
             while left:
                 skipped = len(response.raw.read(min(left, _SKIP_BYTES), decode_content=False))
                 left = left - skipped if skipped else 0
-        except (HTTPError, OSError) as e:
+        except BROKEN as e:
             response.close()
             raise no_answer(self._where, e) from e
 

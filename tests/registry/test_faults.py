@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from email.utils import format_datetime
 from pathlib import Path
 
@@ -50,6 +53,26 @@ def read_whole(store: RegistryStore, layer: Layer) -> bytes:
         while count := reader.readinto(buffer):
             got += buffer[:count]
     return bytes(got)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A server that gives every connection the same bytes; its host."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
 
 
 @pytest.fixture
@@ -354,6 +377,23 @@ def test_redirects_in_a_circle_end(store: RegistryStore, proxy: FaultProxy, out:
     proxy.plan("GET", BLOB, Answer(302, {"Location": f"/v2/acme/fed/{A}/blobs/sha256:{long.sha256}"}), times=99)
     assert refused(lambda: store.get(A, long, out / "x")).slug == "registry_unavailable"
     assert len(proxy.seen) == 5
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://\xe9.example/", "http://:0:0/"])
+def test_redirect_to_what_is_no_address_is_a_store_that_does_not_answer(
+    store: RegistryStore, proxy: FaultProxy, out: Path, long: Layer, location: str
+) -> None:
+    proxy.plan("GET", BLOB, Answer(307, {"Location": location}), times=9)
+    assert refused(lambda: store.get(A, long, out / "x")).slug == "registry_unavailable"
+    assert not (out / "x").exists()
+
+
+def test_chunk_of_a_negative_length_is_a_line_that_broke(clock: StillClock, out: Path, long: Layer) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello"
+    with answering(answer) as host, closing(registry_store(host, clock=clock)) as store:
+        error = refused(lambda: store.get(A, long, out / "x"))
+    assert (error.slug, error.cause) == ("registry_unavailable", "temporary")
+    assert clock.slept == [1.0, 1.5]
 
 
 def test_redirect_that_is_no_longer_good_is_asked_for_anew(

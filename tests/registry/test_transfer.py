@@ -240,6 +240,7 @@ def test_tags_come_page_by_page(store: RegistryStore, proxy: FaultProxy, update:
     ("headers", "body", "slug"),
     [
         ({"Link": '<http://127.0.0.1:9/v2/x>; rel="next"'}, b"{}", "credential_scope"),
+        ({"Link": '<http://[::1>; rel="next"'}, b"{}", "credential_scope"),
         ({"Link": '</v2/acme/fed/sites/hospital-a/tags/list>; rel="next"'}, b"{}", "registry_unavailable"),
         ({}, b"<html>", "registry_unavailable"),
     ],
