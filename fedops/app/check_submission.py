@@ -94,13 +94,14 @@ def _draft_facts(draft: Draft, terms: Terms) -> dict[str, Json]:
 def _update(
     where: str, draft: Draft | None, terms: Terms, models: Models
 ) -> tuple[dict[str, Json], tuple[Finding, ...]]:
-    path = terms.file(where)
+    path, most = terms.file(where), terms.policy.limits.update_bytes
+    if (size := path.stat().st_size) > most:  # hashing it would take hours, and changes nothing
+        detail = {"limit": "update_bytes"}
+        return {"size": size}, (finding("file_too_large", where, got=size, expected=most, detail=detail),)
     sha256, md5, size = models.digests(path)
     facts: dict[str, Json] = {"size": size, "sha256": sha256, "md5": md5, "delta_norm": None}
     found = list(declared_faults(draft, where, facts))
     if draft is not None and draft.format == "opaque":
-        if size > terms.policy.limits.update_bytes:
-            found.append(finding("file_too_large", where, got=size, expected=terms.policy.limits.update_bytes))
         return facts | {"format": "opaque"}, tuple(found)  # never opened
     model, faults = models.open(path, terms.policy.limits, where)
     found += faults

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedops.app.model_bytes import first, unlimited
 from fedops.app.plans import Content, GlobalFile, Plan, read_bytes, roster, submission_policy
+from fedops.core.brief import like
 from fedops.core.catalogue import Slug
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Json
@@ -120,7 +121,9 @@ def draft_faults(draft: Draft, where: str, folder: str | None, terms: Terms) -> 
     if folder is not None and folder != draft.site:
         yield finding("site_mismatch", where, got=draft.site, expected=folder, detail={"field": "site"})
     if terms.sites is not None and draft.site not in terms.sites.sites:
-        yield finding("site_unknown", where, got=draft.site)
+        yield finding(
+            "site_unknown", where, got=draft.site, expected=like(draft.site, terms.sites.sites, "a site of `sites`")
+        )
     elif terms.sites is not None and terms.sites.sites[draft.site].state == "suspended":
         yield finding("site_suspended", where, detail={"site": draft.site})
 

@@ -27,13 +27,12 @@ TITLE_KEY = "org.opencontainers.image.title"
 UPDATE_TYPE = "application/vnd.fedops.update.v1"
 
 MAX_MANIFEST_BYTES = 1 << 20
+MAX_SIZE = 2**63 - 1  # of a blob: what readers of other languages count in
 MAX_CONFIG_BYTES = 16 << 20  # a proposal names every tensor
 
 ARCHIVE = "archive"
 EMPTY_CONFIG = b"{}"
-FIRST_ANNOTATIONS: Mapping[str, str] = {
-    "fl.version": "0"
-}  # of v0; no time in it: its digest is a function of the bytes
+FIRST_ANNOTATIONS = {"fl.version": "0"}  # of v0; no time in it: its digest is a function of the bytes
 EXTENSIONS: Mapping[str, str] = {"safetensors": "safetensors", "opaque": "bin"}  # by the federation's model format
 TITLES = frozenset(f"{name}.{extension}" for name in ("update", "model") for extension in EXTENSIONS.values())
 
@@ -220,8 +219,8 @@ class _Reader:
             self.refuse("schemaVersion", version, 2)
         self.kind("mediaType", document.get("mediaType"), [MANIFEST_TYPE])
         self.kind("artifactType", document.get("artifactType"), self.artifact_types())
-        if "subject" in document:
-            self.refuse("subject", "present", "absent")
+        # NOTE: with `manifests` beside its layers it would be an index to some readers: other bytes, the same digest.
+        self.only("", document, "schemaVersion", "mediaType", "artifactType", "config", "layers", "annotations")
         config = self.config(document.get("config"))
         layers = document.get("layers")
         layer = None
@@ -238,21 +237,23 @@ class _Reader:
         if got not in known:
             self.refuse(name, got, known if len(known) > 1 else known[0])
 
+    def only(self, name: str, entry: Mapping[str, Json], *known: str) -> None:
+        for key in sorted(entry.keys() - set(known)):
+            self.refuse(f"{name}{_brief(key)}", "present", "absent")
+
     def blob(self, name: str, entry: Json, known: list[str]) -> Blob | None:
         """A descriptor whose bytes are in this repository; None if it is not one."""
         if not isinstance(entry, dict):
             self.refuse(name, entry, "a JSON object")
             return None
         self.kind(f"{name}.mediaType", entry.get("mediaType"), known)
-        if "urls" in entry:
-            self.refuse(f"{name}.urls", "present", "absent")
         digest: Json = entry.get("digest")
         size: Json = entry.get("size")
         if not is_digest(digest):
             self.refuse(f"{name}.digest", digest, "sha256:<64 hex>")
             return None
         # NOTE: type, not isinstance: true is an int for Python, and 160.0 equals 160.
-        if type(size) is not int or size <= 0:
+        if type(size) is not int or not 0 < size <= MAX_SIZE:
             self.refuse(f"{name}.size", size, "bytes, greater than 0")
             return None
         return Blob(hex_of_digest(Digest(digest)), size)
@@ -261,6 +262,7 @@ class _Reader:
         blob = self.blob("config", entry, [EMPTY_TYPE, PROPOSAL_TYPE])
         if blob is None:
             return None
+        self.only("config.", entry, "mediaType", "digest", "size", "annotations", "data")
         if blob.size > MAX_CONFIG_BYTES:
             self.refuse("config.size", blob.size, MAX_CONFIG_BYTES)
         if (entry.get("mediaType") == EMPTY_TYPE) != (blob == _EMPTY_BLOB):
@@ -272,6 +274,7 @@ class _Reader:
         blob = self.blob("layers[0]", entry, known)
         if blob is None:
             return None
+        self.only("layers[0].", entry, "mediaType", "digest", "size", "annotations")
         annotations = entry.get("annotations")
         title = annotations.get(TITLE_KEY) if isinstance(annotations, dict) else None
         # The set holds the only good names: dots, slashes and control characters need no rules of their own.

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from fedops.core.facts import Json
 
 MAX_TEXT = 100  # characters of one value: a report is read by people
 # NOTE: a report is itself JSON that is parsed with a limit; a value nested to that limit would make it unreadable.
 MAX_NESTING = 4
+
+
+def like(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What was probably meant: the known name that is most like one that is not known; else what there is in general."""
+    near = get_close_matches(name, sorted(known), 1)
+    return f"perhaps {near[0]}; {otherwise}" if near else otherwise
 
 
 def brief(value: Json) -> Json:

@@ -15,6 +15,7 @@ from fedops.core.yaml_reader import MAX_DEPTH, MAX_TEXT_BYTES, Lines, parse_yaml
 MAX_DOCUMENT_BYTES = MAX_TEXT_BYTES
 _LONGEST_KEY = 40  # characters; none of ours is longer, and comparing takes the square of it
 Json = Any
+_PATTERNS = {f"^[0-9a-f]{{{n}}}$": f"{n} hexadecimal digits in lower case" for n in (32, 40, 64)}
 
 
 class Document(BaseModel):
@@ -162,7 +163,8 @@ def explain(error: ValidationError, model: type[Document], where: str, lines: Li
     """The first fault as `where:line: key: message`, and how many more there are."""
     faults = error.errors(include_url=False)
     first = faults[0]
-    loc = tuple(first["loc"])
+    # NOTE: pydantic also names the member of a union that it tried, such as literal['participants'].
+    loc = tuple(part for part in first["loc"] if not (isinstance(part, str) and "[" in part))
     # NOTE: pydantic puts names of union members into `loc`; the longest prefix that the text has is the place.
     # JSON comes without lines: there the whole of it names the key.
     at = loc
@@ -174,7 +176,9 @@ def explain(error: ValidationError, model: type[Document], where: str, lines: Li
     got = "" if first["type"] in ("missing", "extra_forbidden") or len(shown) > 80 else f", got {shown}"
     missing = ".".join(str(p) for p in loc[len(at) :])
     name = f"{key}.{missing}".strip(".") if first["type"] in ("missing", "extra_forbidden") else key
-    what = "required, but absent" if first["type"] == "missing" else first["msg"]
+    what = "required, but absent" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _PATTERNS:
+        what = f"must be {_PATTERNS[first['ctx']['pattern']]}"
     what = _unknown(model, loc) if first["type"] == "extra_forbidden" else what
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return f"{place}: {name}: {what}{got}{more}" if name else f"{place}: {what}{got}{more}"

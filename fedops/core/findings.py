@@ -60,10 +60,12 @@ def message(f: Finding) -> str:
     """`where: what, got -> expected [FO-nnn]`, one line."""
     rule = CATALOGUE[f.slug]
     what = rule.text
-    if f.detail:
-        what += " (" + ", ".join(f"{k} {_show(v)}" for k, v in f.detail.items()) + ")"
+    detail = dict(f.detail or {})
+    unit = f" {_show(detail.pop('unit'))}" if "unit" in detail else ""
+    if detail:
+        what += " (" + ", ".join(f"{k} {_show(v)}" for k, v in detail.items()) + ")"
     if f.got is not None and f.expected is not None:
-        what += f", {_show(f.got)} -> {_show(f.expected)}"
+        what += f", {_show(f.got)} -> {_show(f.expected)}{unit}"
     elif f.got is not None:
         what += f", got {_show(f.got)}"
     elif f.expected is not None:

@@ -68,7 +68,9 @@ def parse_array_header(head: bytes, where: str, tensor: str) -> Array | Finding:
         got = descr if isinstance(descr, str) else repr(descr)[:200]
         return finding("dtype_unsupported", where, got=got, expected=sorted(_DTYPES), detail=detail)
     if fault := shape_fault(shape, 8):
-        return finding("file_corrupt", where, got=repr(shape)[:200], expected=f"a shape, not {fault}", detail=detail)
+        return finding(
+            "file_corrupt", where, got=repr(shape)[:200], expected=f"a shape, this is {fault}", detail=detail
+        )
     return Array(TensorSpec(dtype, shape), str(descr).startswith(">"), fortran_order, len(head))
 
 

@@ -177,7 +177,9 @@ def _tensor(
             finding("dtype_unsupported", where, got=_show(fields["dtype"]), expected=list(DTYPES), detail=detail)
         )
     if fault := shape_fault(shape, 1 if dtype is None else DTYPES[dtype].itemsize):
-        found.append(finding("file_corrupt", where, got=_show(shape), expected=f"a shape, not {fault}", detail=detail))
+        found.append(
+            finding("file_corrupt", where, got=_show(shape), expected=f"a shape, this is {fault}", detail=detail)
+        )
     elif dtype is not None:
         assert isinstance(shape, list)
         specs[name] = spec = TensorSpec(dtype, tuple(shape))

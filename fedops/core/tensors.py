@@ -106,7 +106,7 @@ def shape_fault(shape: object, itemsize: int) -> str | None:
     The product is taken over the sizes that are not 0: a tensor without elements must not hide a size that overflows.
     """
     if not isinstance(shape, (list, tuple)) or any(type(n) is not int or n < 0 for n in shape):
-        return "not a list of sizes"
+        return "no list of sizes"
     if len(shape) > MAX_DIMENSIONS:
         return f"{len(shape)} dimensions"
     if math.prod(n for n in shape if n) * itemsize > MAX_BYTES:

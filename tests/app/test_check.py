@@ -20,6 +20,7 @@ from fedops.adapters.store_layout import LayoutStore
 from fedops.app.check import Checked, Outside, check_file, check_plan
 from fedops.core.errors import ConfigError, FedopsError, StoreError
 from fedops.core.findings import Finding
+from fedops.core.settings import SubmissionPolicy
 
 PLACE = "sites/hospital-a/update.safetensors.dvc"
 BASE = {"w": np.zeros((2, 2), np.float32), "n": np.array(3)}
@@ -248,6 +249,19 @@ def test_an_opaque_model_is_never_opened(folder: Folder) -> None:
     checked = folder.one(item)
     assert (checked.ok, checked.facts["format"]) == (True, "opaque")
     assert told(folder.one(item, submission_policy={"limits": {"update_bytes": 3}})) == [("file_too_large", update)]
+
+
+def test_a_file_that_is_too_large_is_not_read(folder: Folder) -> None:
+    with (folder.path / "huge.safetensors").open("wb") as file:
+        file.truncate(1 << 43)  # reading it would take hours
+    checked = folder.one({"kind": "submission", "update": "huge.safetensors"})
+    found = only(checked)
+    assert (found.slug, found.got, found.expected) == (
+        "file_too_large",
+        1 << 43,
+        SubmissionPolicy().limits.update_bytes,
+    )
+    assert checked.facts == {"size": 1 << 43}
 
 
 def test_record_and_pointer_belong_to_the_folder_that_they_are_for(folder: Folder) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ def test_anything_but_one_plain_model_is_refused(document: object) -> None:
     assert _slugs(_parse(document)) == {"foreign_layer_refused"}
 
 
-@pytest.mark.parametrize("size", [0, -1, True, 160.0, "160", None, [160]])
+@pytest.mark.parametrize("size", [0, -1, True, 160.0, "160", None, [160], 2**63])
 @pytest.mark.parametrize("place", ["layer", "config"])
 def test_size_that_is_no_positive_integer_is_refused(size: object, place: str) -> None:
     changed = {"layers": [_layer(size=size)]} if place == "layer" else {"config": EMPTY | {"size": size}}
@@ -289,8 +290,28 @@ def test_older_types_are_taken_only_when_asked_for() -> None:
     assert _parse(_document(), lenient_types=True).layer == LAYER
 
 
+def test_size_may_be_as_large_as_a_file_can_be() -> None:
+    parsed = _parse(_document(layers=[_layer(size=2**63 - 1)]))
+    assert parsed.layer == replace(LAYER, size=2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (_document(manifests=[]), "manifests"),
+        (_document(fsLayers=[]), "fsLayers"),
+        (_document(note="free text"), "note"),
+        (_document(layers=[_layer(data="e30=")]), "layers[0].data"),
+        (_document(layers=[_layer(platform={"os": "linux"})]), "layers[0].platform"),
+    ],
+)
+def test_leniency_takes_no_further_content(document: dict[str, Any], field: str) -> None:
+    parsed = _parse(document, lenient_types=True)
+    assert [(f.slug, f.detail) for f in parsed.findings] == [("foreign_layer_refused", {"field": field})]
+
+
 def test_leniency_is_about_types_and_layout_not_about_where_the_bytes_are() -> None:
-    pretty = json.dumps(_before(note="x"), indent=2).encode()
+    pretty = json.dumps(_before(), indent=2).encode()
     assert _slugs(_parse(pretty, lenient_types=True)) == set()
     assert _slugs(_parse(_before(subject=EMPTY), lenient_types=True)) == {"foreign_layer_refused"}
     remote = _layer(mediaType="application/vnd.fedops.update.v1+safetensors", urls=["http://127.0.0.1:9/x"])

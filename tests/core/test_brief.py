@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedops.core.brief import brief, brief_text
+from fedops.core.brief import brief, brief_text, like
 
 LONE = json.loads('"a\\ud800"')
 
@@ -36,3 +36,16 @@ def test_a_value_in_a_report_is_small_and_printable(value: Any, shown: Any) -> N
 
 def test_text_stays_text() -> None:
     assert brief_text("x") == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hospital-aa", "perhaps hospital-a; a site"),
+        ("hopsital-b", "perhaps hospital-b; a site"),
+        ("rogue-x", "a site"),
+        ("", "a site"),
+    ],
+)
+def test_a_name_that_is_nearly_a_known_one_is_told_with_it(name: str, expected: str) -> None:
+    assert like(name, ["hospital-b", "hospital-a", "clinic-c"], "a site") == expected

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import StringConstraints, field_validator
 
 from fedops.core import yaml_reader
 from fedops.core.documents import (
@@ -195,6 +196,32 @@ def test_json_documents_are_strict_too() -> None:
         load_json_document(b'{"xs": [1], "xs": [2]}', _Small, "x")
     with pytest.raises(ConfigError, match=r"x: xs\.0: Input should be a valid integer"):
         load_json_document(b'{"xs": [1.0]}', _Small, "x")
+
+
+class _Written(Document):
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    of: Literal["participants"] | int = 1
+
+    @field_validator("digest")
+    @classmethod
+    def _not_zero(cls, digest: str) -> str:
+        if digest == "0" * 64:
+            raise ValueError("no file has this one")
+        return digest
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"digest": "A" * 64}, "x: digest: must be 64 hexadecimal digits in lower case, got "),
+        ({"digest": "0" * 64}, "x: digest: no file has this one, got "),
+        ({"digest": "1" * 64, "of": "all"}, "x: of: Input should be 'participants', got 'all' (and 1 more)"),
+    ],
+)
+def test_faults_are_told_in_words_of_the_document(document: Any, says: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        load_json_document(json.dumps(document).encode(), _Written, "x")
+    assert e.value.message.startswith(says)
 
 
 def test_documents_are_frozen() -> None:

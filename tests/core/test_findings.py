@@ -38,6 +38,11 @@ def test_a_message_says_where_what_got_and_expected() -> None:
     assert message(finding("non_finite", "x")).endswith("infinity [FO-218]")
 
 
+def test_a_unit_stands_behind_the_numbers() -> None:
+    found = finding("file_corrupt", "a.npz", got=8, expected=24, detail={"tensor": "w", "unit": "bytes"})
+    assert message(found).endswith(" (tensor w), 8 -> 24 bytes [FO-202]")
+
+
 def test_text_of_a_site_cannot_steer_a_terminal_or_flood_it() -> None:
     text = message(finding("site_unknown", "a\x1b[2J\n", got="x" * 500))
     assert "\x1b" not in text

@@ -143,9 +143,9 @@ def test_a_tensor_is_written_as_it_is_read(text: str, name: str, spec: TensorSpe
         (":F32:1", "empty"),
         ("../x:F32:1", "path part"),
         ("a:FLOAT:1", "dtype 'FLOAT'"),
-        ("a:F32:-1", "not a list of sizes"),
-        ("a:F32:1,,2", "not a list of sizes"),
-        ("a:F32:²", "not a list of sizes"),
+        ("a:F32:-1", "no list of sizes"),
+        ("a:F32:1,,2", "no list of sizes"),
+        ("a:F32:²", "no list of sizes"),
         ("a:F32:9223372036854775807,9", "more bytes than can be counted"),
     ],
 )
