@@ -1,18 +1,52 @@
-"""Does a version stand where it must in main's history: after the one before, on a commit that it may rest on."""
+"""Does a version stand where it must in main's history: after the one before, on a commit that it may rest on.
+
+"Before" is the version whose record main had then: what somebody took back with git alone is followed by nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from fedops.app.main_line import MainLine
+from fedops.core.errors import GitError
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import CommitId
 from fedops.core.records import VersionRecord
+from fedops.ports import Repository
+
+
+def cut_history(repository: Repository, line: MainLine) -> Iterator[Finding]:
+    """A shallow clone has no beginning."""
+    for root in line.commits[:1]:
+        with suppress(GitError):
+            if repository.commit(root).parents and not line.breaks:
+                expected = "the history from its beginning; in a shallow clone: git fetch --unshallow"
+                yield finding("lineage_broken", "main", got=root, expected=expected)
+
+
+def lost_commits(repository: Repository, line: MainLine, seen: Iterable[CommitId]) -> Iterator[Finding]:
+    """What main once was must still be in its history; the first that is not is told.
+
+    Args:
+        seen: newest first.
+    """
+    beside = (commit for commit in seen if commit not in line.places) if not line.breaks else ()
+    if (lost := next((commit for commit in beside if not _has(repository, line, commit)), None)) is not None:
+        yield finding("main_rewritten", "main", got=lost, expected="in main's history")
+
+
+def _has(repository: Repository, line: MainLine, commit: CommitId) -> bool:
+    """False also where git has thrown the commit away: it would have kept what belongs to main."""
+    try:
+        return repository.is_ancestor(commit, line.commits[-1])
+    except GitError:
+        return False
 
 
 def is_cut(line: MainLine, index: int) -> bool:
     """True if a commit since the version before cannot be read: then nobody knows what the version followed."""
-    after = line.steps[index - 1].place if index else -1
+    after = line.steps[line.steps[index].follows].place if index else -1
     return any(after < place <= line.steps[index].place for place in line.breaks)
 
 
@@ -29,7 +63,7 @@ def order_fault(line: MainLine, index: int, record: VersionRecord) -> Finding | 
             return None
         expected = "v0 of kind init as main's first version"
         return finding("lineage_broken", step.where, got=record.kind, expected=expected, detail=detail)
-    before = line.steps[index - 1]
+    before = line.steps[step.follows]
     if before.fault is not None or is_cut(line, index):
         got, expected = "a version that cannot be read", "the one before"
         return finding("lineage_broken", step.where, got=got, expected=expected, detail=detail)
@@ -40,20 +74,10 @@ def order_fault(line: MainLine, index: int, record: VersionRecord) -> Finding | 
     return None
 
 
-def stray_findings(line: MainLine, index: int) -> Iterator[Finding]:
-    """Commits after a version, and before the next, that change what the version brought."""
-    steps = line.steps
-    end = steps[index + 1].place if index + 1 < len(steps) else len(line.commits)
-    for place, paths in line.strays.items():
-        if steps[index].place < place < end:
-            detail = {"commit": line.commits[place]}
-            got, expected = list(paths[:5]), "changes of global/ by versions alone"
-            yield finding("lineage_broken", steps[index].where, got=got, expected=expected, detail=detail)
-
-
 def input_commit(line: MainLine, index: int, record: VersionRecord) -> tuple[CommitId, Finding | None]:
     """The commit that a version was decided on; if it is not where it must be, the version's parent, to say more by it."""
-    step, previous = line.steps[index], line.steps[index - 1].place
+    step = line.steps[index]
+    previous = line.steps[step.follows].place
     named = record.witness.input_commit
     stands = line.place(named)
     # A commit cannot name one that comes after it, so that nothing but the other end has to be asked.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedops.core.catalogue import CATALOGUE
 from fedops.core.documents import load_json_document
@@ -35,6 +35,7 @@ class Step:
         bases: the versions whose models this one's numbers need.
         input_commit: that it was decided on, as its record says.
         fault: why the record cannot be read.
+        follows: index among the line's steps of the version whose record main had before; -1: none.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Step:
     bases: frozenset[int] = frozenset()
     input_commit: str | None = None
     fault: Finding | None = None
+    follows: int = -1
 
     @property
     def where(self) -> str:
@@ -56,11 +58,14 @@ class MainLine:
 
     Attributes:
         commits: all of them.
-        steps: those that set the version record, from the first that did.
+        steps: those that set the version record to one that main never had, from the first that did.
         breaks: place -> why the commit before the one at this place cannot be read; what stands before it on this line
             is what the tag of an older version names. A place after the last: main's newest commit cannot be read.
         lost: version -> the commit that its tag names, and why it cannot be read.
-        strays: place of a commit that changes global/ without being a version -> paths.
+        strays: place of a commit that changes global/ without being a version, such as one that puts the record of an
+            earlier version back -> paths.
+        due: index of the step whose global/ main must have: of the version that its record names, or of one that came
+            later and has its tag.
         unreadable: places of commits of which nobody can say what they change.
     """
 
@@ -70,6 +75,7 @@ class MainLine:
     breaks: dict[int, GitError] = field(default_factory=dict)
     lost: dict[int, tuple[CommitId, GitError]] = field(default_factory=dict)
     strays: dict[int, tuple[RepoPath, ...]] = field(default_factory=dict)
+    due: int = -1
     unreadable: list[int] = field(default_factory=list)
     places: Mapping[CommitId, int] = field(default_factory=dict)
     records: dict[RepoPath, list[tuple[int, BlobId | None]]] = field(default_factory=dict)  # path -> place, new blob
@@ -157,7 +163,7 @@ def _is_older(repository: Repository, number: int, newest_first: Sequence[Touche
     for one in reversed(newest_first):
         change = _change_of(VERSION_PATH, one.changes or ())
         if change is not None and change.blob is not None:
-            step = _read_step(repository, one.commit, 0, change.blob, -1)
+            step = _read_step(repository, Step(-1, one.commit, 0), change.blob)
             return step.fault is not None or number < step.number
     return True
 
@@ -165,8 +171,10 @@ def _is_older(repository: Repository, number: int, newest_first: Sequence[Touche
 def _fill(line: MainLine, newest_first: Sequence[Touched], tagged: Mapping[CommitId, int]) -> None:
     """Steps, strays and records of the line."""
     current: BlobId | None = None
+    brought: dict[BlobId, int] = {}  # record -> index of the step that brought it
+    follows = -1
     for place, one in enumerate(reversed(newest_first)):
-        before = line.steps[-1].number if line.steps else -1
+        before = line.steps[follows].number if line.steps else -1
         guess = tagged.get(one.commit, before + 1)
         if one.changes is None:
             line.unreadable.append(place)
@@ -175,23 +183,32 @@ def _fill(line: MainLine, newest_first: Sequence[Touched], tagged: Mapping[Commi
             except GitError as e:
                 if one.commit in tagged:
                     fault = git_finding(e, GlobalVersion(guess).short)
-                    line.steps.append(Step(guess, one.commit, place, fault=fault))
+                    line.steps.append(Step(guess, one.commit, place, fault=fault, follows=follows))
+                    follows = len(line.steps) - 1
                 continue
             if blob is not None and blob != current:
-                line.steps.append(_read_step(line.repository, one.commit, place, blob, guess))
+                follows = _bring(line, brought, Step(guess, one.commit, place, follows=follows), blob)
             current = blob
             continue
         for change in one.changes:
             if change.path.startswith("sites/") and change.path.endswith("/submission.json"):
                 line.records.setdefault(change.path, []).append((place, change.blob))
-        version = _change_of(VERSION_PATH, one.changes)
+        steps, version = len(line.steps), _change_of(VERSION_PATH, one.changes)
         if version is not None and version.blob is not None:
             current = version.blob
-            line.steps.append(_read_step(line.repository, one.commit, place, current, guess))
-        elif current is not None:
-            paths = tuple(c.path for c in one.changes if c.path.startswith("global/"))
-            if paths:
-                line.strays[place] = paths
+            follows = _bring(line, brought, Step(guess, one.commit, place, follows=follows), current)
+        paths = tuple(c.path for c in one.changes if c.path.startswith("global/"))
+        if paths and current is not None and len(line.steps) == steps:
+            line.strays[place] = paths
+    line.due = max([follows, *(index for index, step in enumerate(line.steps) if step.commit in tagged)])
+
+
+def _bring(line: MainLine, brought: dict[BlobId, int], step: Step, blob: BlobId) -> int:
+    """Index of the step whose record a commit gives to main: a new one, or an earlier one that it puts back."""
+    if blob not in brought:
+        brought[blob] = len(line.steps)
+        line.steps.append(_read_step(line.repository, step, blob))
+    return brought[blob]
 
 
 def _change_of(path: RepoPath, changes: Sequence[Change]) -> Change | None:
@@ -202,20 +219,20 @@ def _version_blob(repository: Repository, commit: CommitId) -> BlobId | None:
     return next((e.blob for e in repository.entries(commit, VERSION_PATH) if e.path == VERSION_PATH), None)
 
 
-def _read_step(repository: Repository, commit: CommitId, place: int, blob: BlobId, guess: int) -> Step:
-    """Args: guess: the number, if the record does not say it."""
-    where = GlobalVersion(guess).short
+def _read_step(repository: Repository, guess: Step, blob: BlobId) -> Step:
+    """What the record says of a step of which only the place in the line is known, and a number, should it say none."""
     try:
         data = repository.read(blob, max_bytes=MAX_VERSION_BYTES)
         record = load_json_document(data, VersionRecord, VERSION_PATH, max_bytes=MAX_VERSION_BYTES)
     except GitError as e:
-        return Step(guess, commit, place, fault=git_finding(e, where))
+        return replace(guess, fault=git_finding(e, guess.where))
     except ConfigError as e:
-        return Step(guess, commit, place, fault=finding("record_mismatch", where, got=e.message))
+        return replace(guess, fault=finding("record_mismatch", guess.where, got=e.message))
     bases = {c.base_version for c in record.contributions} | {record.version}
     if record.base_version is not None:
         bases.add(record.base_version)
     # What was excluded for its bytes is judged again, by the version that it used up.
     bases |= {record.consumed[e.site] for e in record.excluded if e.judged == "bytes" and e.site in record.consumed}
     model = record.model.model_copy(update={"tensors": {}})
-    return Step(record.version, commit, place, model, frozenset(bases), record.witness.input_commit)
+    chosen = record.witness.input_commit
+    return replace(guess, number=record.version, model=model, bases=frozenset(bases), input_commit=chosen)

@@ -24,6 +24,7 @@ from fedops.app.version_merge import approval_findings
 from fedops.app.version_pulls import VersionPull, look
 from fedops.app.version_push import Lost, Outcome, Published, Replan, display_tag
 from fedops.app.version_review import held, publish_pull, version_merge
+from fedops.app.why_waits import unavailable_rules
 from fedops.core.byte_faults import WRONG
 from fedops.core.documents import dump_json
 from fedops.core.facts import Aggregate, Decision, RefUpdate
@@ -116,6 +117,9 @@ def prepare(
     if counting is not None:
         here = situation_of(main, merged, now=decided_at, open_version_pull=counting.pull.number)
         return Prepared(here.decision, None)
+    if rules := unavailable_rules(main):
+        # Fail closed, but for this alone: nothing else that CI does takes a value from these rules.
+        return Prepared(None, None, rules)
     rejected = held(ctx) if main.aggregation.publish.mode == "review" else ()
     plan = propose(ctx, main, merged, decided_at, unavailable=unavailable, held=rejected)
     ticket = Ticket("proposal", plan.manifest) if plan.manifest is not None else None
@@ -128,6 +132,8 @@ def due_now(
     """Whether `prepare` has something to do, as far as documents tell; and what the policy says, if it was asked."""
     if untagged(main) is not None or (counting is not None and counting.approval.given):
         return True, None
+    if unavailable_rules(main):
+        return False, None
     number = counting.pull.number if counting is not None else None
     merged = merged_state(ctx.repository, main)
     decision = situation_of(main, merged, now=decided_at, open_version_pull=number).decision
@@ -144,12 +150,13 @@ def _prepare_tag(ctx: Context, main: Snapshot, number: int) -> Prepared:
 
 
 def _faults(ctx: Context, main: Snapshot, number: int) -> tuple[Finding, ...]:
-    """What verify has against a version on a line of commits, but that its tag is not there yet."""
+    """What verify has against a version on a line of commits, but that its tag is not there yet.
+
+    Of two with that number the newer one is meant: what a person brought to main by hand, and took off again, stays beside.
+    """
     where = GlobalVersion(number)
     faults: list[Finding] = []
-    for one in verify(ctx, main, [number]):
-        if one.version != number:
-            continue
+    for one in [one for one in verify(ctx, main, [number]) if one.version == number][-1:]:
         # One whole copy of each input is enough: a site that damages its own must not stop all others.
         enough, own = one.reached == "inputs", f"{where.short}: sites/"
         faults += (f for f in errors(one.findings) if not (enough and f.where.startswith(own) and f.slug in WRONG))

@@ -45,21 +45,20 @@ def restore_tags(ctx: Context, main: Snapshot) -> Retagged:
     untagged = _untagged(ctx, main)
     made: list[int] = []
     kept: list[Finding] = []
-    for one in verify(ctx, main, untagged, stored=False) if untagged else ():
-        if one.version not in untagged:
-            continue
+    seen = verify(ctx, main, untagged, stored=False) if untagged else ()
+    # Of two with one number the newer one is meant: a person took the other one off main again.
+    newest = {one.version: one for one in seen}
+    for number, one in [(number, newest[number]) for number in untagged]:
         against: list[str] = [f.slug for f in errors(one.findings) if f.slug != "tag_missing"]
         try:
             if not against and _tag(ctx, one.commit):
-                made.append(one.version)
+                made.append(number)
                 continue
         except GitError as e:
             if e.slug != "push_refused":  # a rule on tags that this account may not pass is no reason to stop
                 raise
             against = [e.message]
-        kept.append(
-            finding("tag_missing", GlobalVersion(one.version).tag, got=", ".join(dict.fromkeys(against)) or None)
-        )
+        kept.append(finding("tag_missing", GlobalVersion(number).tag, got=", ".join(dict.fromkeys(against)) or None))
     return Retagged(tuple(made), tuple(kept))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedops.app.snapshot import Snapshot, version_record
+from fedops.app.snapshot import Snapshot, record_at, version_record
 from fedops.app.version_push import on_line
 from fedops.core.facts import VersionTag
 from fedops.core.findings import Finding, finding
@@ -13,12 +13,17 @@ from fedops.core.ids import GlobalVersion
 
 def above(main: Snapshot, tags: Iterable[VersionTag]) -> tuple[Finding, ...]:
     """Those of some tags that stand above the current version."""
-    number = main.version.version
-    return tuple(
-        finding("tag_moved", t.tag, got=t.commit, expected=f"no tag above v{number}")
-        for t in tags
-        if t.version > number
-    )
+    return tuple(_above(main, tag) for tag in tags if tag.version > main.version.version)
+
+
+def _above(main: Snapshot, tag: VersionTag) -> Finding:
+    """Main may have had that version and lost it, which calls for another cure than a tag of none."""
+    now, then = f"v{main.version.version}", record_at(main.repository, tag.commit)
+    expected = f"no tag above {now}"
+    if then is not None and then.version == tag.version:
+        reverted = main.repository.is_ancestor(tag.commit, main.commit)
+        expected = f"v{tag.version} on main, which {'went back' if reverted else 'was set back'} to {now}"
+    return finding("tag_moved", tag.tag, got=tag.commit, expected=expected)
 
 
 def misplaced(main: Snapshot) -> tuple[Finding, ...]:

@@ -5,7 +5,7 @@ Nothing that the lead, the forge or the store says is believed: only what follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,7 +16,7 @@ from fedops.app.global_models import GlobalModels
 from fedops.app.in_place import begin_reading, version_key
 from fedops.app.input_bytes import Tools
 from fedops.app.known_bytes import KnownBytes
-from fedops.app.lineage import input_commit, is_cut, order_fault, read_until, stray_findings
+from fedops.app.lineage import cut_history, input_commit, is_cut, lost_commits, order_fault, read_until
 from fedops.app.main_line import git_finding, read_line
 from fedops.app.read_ahead import ReadAhead
 from fedops.app.recompute import (
@@ -29,6 +29,7 @@ from fedops.app.recompute import (
 from fedops.app.rederive import rederive, rederive_first, rederive_rollback
 from fedops.app.retired import retired_by
 from fedops.app.snapshot import Snapshot, record_at, snapshot
+from fedops.app.strays import stray_findings
 from fedops.app.tip import newest_readable
 from fedops.app.version_commit import commit_findings, planned, tag_findings
 from fedops.app.version_merge import approval_findings
@@ -66,6 +67,7 @@ def verify(
     wanted: Sequence[int] | None,
     *,
     fsck: Callable[[], Sequence[str]] | None = None,
+    seen: Iterable[CommitId] = (),
     known: KnownBytes | None = None,
     stored: bool = True,
 ) -> Iterator[Checked]:
@@ -75,6 +77,7 @@ def verify(
         main: the newest commit of main.
         wanted: version numbers; none of them: the newest version; None: all.
         fsck: lists ids of git objects that cannot be read.
+        seen: what main has been, newest first, as this clone has met it.
         known: what earlier runs have read; gets what this one reads.
         stored: False: git alone is looked at, and no store is opened; level "lineage" then says nothing of bytes.
 
@@ -83,7 +86,9 @@ def verify(
         StoreError: temporary, or access is refused.
     """
     with closing(ReadAhead()) as ahead:
-        yield from _Run(ctx, main, wanted, fsck, known or KnownBytes(), ahead, stored=stored).checked()
+        run = _Run(ctx, main, wanted, fsck, known or KnownBytes(), ahead, stored=stored)
+        run.general += lost_commits(ctx.repository, run.line, seen)
+        yield from run.checked()
 
 
 class _Run:
@@ -114,7 +119,7 @@ class _Run:
         with self._told(self.general, "refs/tags"):
             self.tags = {tag.version: tag for tag in self.repository.versions()}
         self.line = read_line(self.repository, main.commit, self.tags or {})
-        self.general += self._cut()
+        self.general += cut_history(self.repository, self.line)
         self.damage = Damage(self.line, damaged)
         steps = self.line.steps
         newest = steps[-1:] if wanted is not None and not wanted else []
@@ -139,14 +144,6 @@ class _Run:
             if not any(f.slug == "object_corrupt" and str(f.got) in e.message for f in out):
                 out.append(git_finding(e, where))
 
-    def _cut(self) -> Iterator[Finding]:
-        """A shallow clone has no beginning."""
-        for root in self.line.commits[:1]:
-            with suppress(GitError):
-                if self.repository.commit(root).parents and not self.line.breaks:
-                    expected = "the history from its beginning; in a shallow clone: git fetch --unshallow"
-                    yield finding("lineage_broken", "main", got=root, expected=expected)
-
     def _tree(self, commit: CommitId) -> Snapshot:
         """The tree of a commit; those of one version and the one before are read once."""
         if commit not in self.trees:
@@ -166,17 +163,17 @@ class _Run:
             if self.tools is not None:
                 self.tools.models.end(index)
         progress.finish(task)
-        known = {step.number for step in steps}
         # NOTE: no further than there are commits: a record may claim any number.
         due = range(min(len(steps), self.newest))
         expected = {*(self.tags or ()), *self.line.lost, *due, *(self.wanted or ())}
-        for number in sorted(expected - known):
+        for number in sorted(expected - {step.number for step in steps}):
             if self._wants(number):
                 yield self._absent(number)
         for text in self.said:
             self.damage.told(text)
-        general = (*self.general, *self.damage.left())
-        if general:
+        with self._told(self.general, "main"):
+            self.general += stray_findings(self.repository, self.line, self._wants)
+        if general := (*self.general, *self.damage.left()):
             yield Checked(None, self.tip, "none", general)
 
     def _wants(self, number: int) -> bool:
@@ -203,7 +200,6 @@ class _Run:
         step = self.line.steps[index]
         tag = (self.tags or {}).get(step.number)
         out = list(self.damage.of_step(index, tag.object if tag is not None else None))
-        out += stray_findings(self.line, index)
         level: Level = "none"
         key = version_key(self.tools, step.commit, tag) if self.tools is not None and not out else ""
         if self.tools is not None and key and (proven := self.tools.known.proven(key)) is not None:
@@ -289,12 +285,12 @@ class _Run:
         chosen, fault = input_commit(self.line, index, here.version)
         if fault is not None:
             out.append(fault)
-        derived = rederive(self.line, parent, self._tree(chosen), here.version)
-        out += derived.findings
+        out += (derived := rederive(self.line, parent, self._tree(chosen), here.version)).findings
         if derived.here is None or derived.weights is None:
             out += stored_version(tools, here.version)
             return "none"
-        passed_over = self.line.brought(read_until(self.line, index - 1), self.line.places[chosen])
+        read = read_until(self.line, self.line.steps[index].follows)
+        passed_over = self.line.brought(read, self.line.places[chosen])
         made = recompute_aggregate(tools, derived.here, derived.weights, here.version, passed_over)
         out += made.findings
         return made.level

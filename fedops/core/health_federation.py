@@ -19,8 +19,12 @@ def check_pin(pinned: str, installed: str) -> Check:
     return Check("fedops", "warning", installed, f"{pinned}, as CI runs", f"pip install {DISTRIBUTION}=={pinned}")
 
 
-def check_tags(tags: Sequence[VersionTag], current: int) -> Check:
-    """The record says what is current; a higher tag says that somebody else thinks so, and stops aggregation."""
+def check_tags(tags: Sequence[VersionTag], current: int, elsewhere: str | None = None) -> Check:
+    """The record says what is current; a higher tag says that somebody else thinks so, and stops aggregation.
+
+    Args:
+        elsewhere: the commit that the current version's tag names, if it is not the one that brought the version.
+    """
     name, numbers = "tags", [t.version for t in tags]
     if numbers and max(numbers) > current:
         tag = GlobalVersion(max(numbers)).tag
@@ -28,6 +32,11 @@ def check_tags(tags: Sequence[VersionTag], current: int) -> Check:
         return Check(name, "broken", tag, expected, "a lead looks at it: fedops verify, git log " + tag)
     if current not in numbers:
         return Check(name, "warning", f"no {GlobalVersion(current).tag}", "one for v" + str(current), "fedops verify")
+    if elsewhere is not None:
+        tag, expected = GlobalVersion(current).tag, f"the commit that brought v{current}"
+        return Check(
+            name, "broken", f"{tag} names {elsewhere[:12]}", expected, "a lead looks at it: fedops verify --all"
+        )
     return Check(name, "ok", f"up to {GlobalVersion(current).tag}")
 
 

@@ -7,14 +7,18 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from fedops.core.brief import like
 from fedops.core.catalogue import Slug
 from fedops.core.facts import Account, Change, Commit
 from fedops.core.findings import Finding, finding
 from fedops.core.ids import (
+    METRICS_PATH,
     SITES_GUIDE_PATH,
     SITES_PATH,
+    VERSION_PATH,
     RepoPath,
     SiteId,
+    model_pointer_path,
     record_path,
     site_folder,
     site_id_fault,
@@ -104,8 +108,9 @@ def _known_files(site: str | None, extension: str) -> tuple[str, ...]:
 
 
 def foreign_files(paths: Iterable[RepoPath], extension: str) -> tuple[RepoPath, ...]:
-    """The files below sites/ that fedops does not write there, ascending."""
-    below = (path for path in paths if path.startswith("sites/") and path != SITES_GUIDE_PATH)
+    """The files below sites/ and global/ that fedops does not write there, ascending."""
+    ours = {SITES_GUIDE_PATH, VERSION_PATH, METRICS_PATH, model_pointer_path(extension)}
+    below = (path for path in paths if path.startswith(("sites/", "global/")) and path not in ours)
     return tuple(sorted(path for path in below if path not in _known_files(site_of_path(path), extension)))
 
 
@@ -120,7 +125,7 @@ def _folder_faults(
     elif fault is not None:
         yield finding("site_id_invalid", where, got=_shown(folder))
     elif folder not in sites.sites:
-        yield finding("site_unknown", where, got=folder, expected=f"a site of {SITES_PATH}")
+        yield finding("site_unknown", where, got=folder, expected=like(folder, sites.sites, f"a site of {SITES_PATH}"))
     elif folder == owned and sites.sites[folder].state == "suspended":
         yield finding("site_suspended", where, detail={"site": folder})
     # A foreign folder beside one's own is told path by path; alone, the account is the point.

@@ -100,8 +100,23 @@ def test_before_the_first_record_global_belongs_to_somebody_else(repository: Dam
 def test_a_record_that_goes_and_comes_back(repository: Damaged) -> None:
     commits = line(repository, made(0), {"global/version.json": None}, made(0))
     got = read_line(repository, commits[-1], {})
-    assert [(s.number, s.place) for s in got.steps] == [(0, 0), (0, 2)]
-    assert got.strays == {1: ("global/version.json",)}
+    assert [(s.number, s.place) for s in got.steps] == [(0, 0)]
+    assert got.strays == {1: ("global/version.json",), 2: ("global/version.json",)}
+    assert got.due == 0
+
+
+def test_a_version_follows_the_one_whose_record_main_had_then(repository: Damaged) -> None:
+    commits = line(repository, made(0), made(1), made(0), made(1, metrics={"a": 1.0}), made(2))
+    got = read_line(repository, commits[-1], {})
+    assert [(s.number, s.place, s.follows) for s in got.steps] == [(0, 0, -1), (1, 1, 0), (1, 3, 0), (2, 4, 2)]
+    assert got.strays == {2: ("global/version.json",)}
+    assert got.due == 3
+
+
+def test_main_must_have_the_version_of_its_record_or_a_later_one_that_has_its_tag(repository: Damaged) -> None:
+    commits = line(repository, made(0), made(1), made(0))
+    assert read_line(repository, commits[-1], {}).due == 0
+    assert read_line(repository, commits[-1], tags((1, commits[1]))).due == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"x" * (MAX_VERSION_BYTES + 1)])

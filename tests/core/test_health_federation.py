@@ -35,6 +35,16 @@ def test_a_tag_above_the_record_is_broken_and_a_missing_one_a_warning() -> None:
     assert check_tags(tags, 1).got == "global@v2.0.0"
 
 
+def test_the_current_versions_tag_names_the_commit_that_brought_it() -> None:
+    moved = check_tags([tag(1)], 1, "ab" * 20)
+    assert (moved.state, moved.got, moved.expected) == (
+        "broken",
+        "global@v1.0.0 names abababababab",
+        "the commit that brought v1",
+    )
+    assert check_tags([tag(0)], 1, "ab" * 20).state == "warning", "there is none to be elsewhere"
+
+
 def test_a_main_from_the_future_is_a_warning_after_a_quarter_of_an_hour() -> None:
     late = [dt.timedelta(minutes=m) for m in (-600, 0, 15, 16)]
     assert states(*(check_clock(NOW + m, NOW) for m in late)) == ["ok", "ok", "ok", "warning"]

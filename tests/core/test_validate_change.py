@@ -184,6 +184,13 @@ def test_a_stranger_in_an_unknown_folder_is_an_unknown_site() -> None:
     assert judge(honest("rogue-x"), MALLORY) == ("rogue-x", [("site_unknown", "sites/rogue-x")])
 
 
+def test_a_folder_that_is_nearly_a_sites_is_told_with_that_site() -> None:
+    _, found = validate_change(honest("hospital-aa"), MALLORY, SITES, extension="safetensors")
+    assert [(f.slug, f.expected) for f in found] == [
+        ("site_unknown", "perhaps hospital-a; a site of policies/sites.yaml")
+    ]
+
+
 def test_a_site_that_opens_an_unknown_folder_has_both_faults() -> None:
     assert judge(honest("rogue-x"))[1] == [("site_unknown", "sites/rogue-x"), ("site_mismatch", "sites/rogue-x")]
 
@@ -337,10 +344,15 @@ def test_files_that_fedops_does_not_write_are_found_below_sites_alone() -> None:
         "sites/hospital-a/submission.json",
         "sites/hospital-a/update.safetensors.dvc",
         "global/version.json",
+        "global/metrics.json",
+        "global/model.safetensors.dvc",
+        "globals/a.csv",
         "patients.csv",
         "sitesx/a.csv",
     ]
     others = [
+        "global/archive/patients.csv",
+        "global/model.bin.dvc",
         "sites/.gitkeep",
         "sites/hospital-a/patients.csv",
         "sites/hospital-a/update.npz.dvc",

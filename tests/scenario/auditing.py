@@ -40,14 +40,18 @@ class Report:
         found: list[Found] = self.document["findings"]
         return found
 
-    def of(self, number: int) -> list[Found]:
-        """Findings of a version."""
-        return [f for row in self.document["versions"] if row["version"] == number for f in row["findings"]]
+    def of(self, number: int | None) -> list[Found]:
+        """Findings of a version; None: those of none."""
+        rows = self.document["versions"]
+        if number is None:
+            told = [f for row in rows for f in row["findings"]]
+            return [f for f in self.findings if f not in told]
+        return [f for row in rows if row["version"] == number for f in row["findings"]]
 
-    def slugs(self, number: int) -> list[str]:
+    def slugs(self, number: int | None) -> list[str]:
         return [f["slug"] for f in self.of(number)]
 
-    def names(self, number: int, slug: str, **detail: Any) -> bool:
+    def names(self, number: int | None, slug: str, **detail: Any) -> bool:
         """Whether a version has this finding, with at least these details; `where` and `got` are looked at as well."""
         return any(
             f["slug"] == slug and all({**f, **(f["detail"] or {})}.get(key) == value for key, value in detail.items())

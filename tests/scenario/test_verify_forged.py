@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -650,12 +651,95 @@ def test_a_version_commit_with_two_parents(auditor: Auditor) -> None:
 
 
 @pytest.mark.parametrize("path", [METRICS, POINTER, "global/other.bin"])
-def test_a_commit_that_changes_global_without_being_a_version(auditor: Auditor, path: str) -> None:
+def test_a_commit_that_changes_global_without_being_a_version_is_told_by_itself(auditor: Auditor, path: str) -> None:
     forger = auditor.forger()
     forger.rewrite(extra={forger.version(NEWEST): {path: b"{}\n"}})
     report = auditor.verify()
-    assert (report.code, report.failed) == (3, [NEWEST])
-    assert report.names(NEWEST, "lineage_broken", got=[path], commit=forger.refs["refs/heads/main"])
+    assert (report.code, report.failed, report.slugs(None)) == (3, [], ["lineage_broken"])
+    stray = forger.refs["refs/heads/main"]
+    assert report.names(None, "lineage_broken", where=stray, got=[path], after=f"v{NEWEST}")
+    assert auditor.verify(f"v{NEWEST}").slugs(None) == ["lineage_broken"]
+    earlier = auditor.verify(f"v{NEWEST - 1}")
+    assert (earlier.code, earlier.findings) == (0, []), "what came later is nothing of it"
+
+
+def stray_of(forger: Forger, data: Mapping[str, bytes | None]) -> str:
+    """Put a commit onto main that is no version."""
+    tip = forger.refs["refs/heads/main"]
+    files = forger.files(tip) | {p: ("100644", forger.put("blob", d)) for p, d in data.items() if d is not None}
+    stray = forger.recommit(tip, {p: f for p, f in files.items() if p not in data or data[p] is not None}, [tip])
+    forger.set_ref("refs/heads/main", stray)
+    return stray
+
+
+@pytest.mark.parametrize("path", [METRICS, POINTER, "global/other.bin"])
+def test_once_main_is_right_again_a_change_of_global_is_a_warning(auditor: Auditor, path: str) -> None:
+    forger = auditor.forger()
+    tip = forger.refs["refs/heads/main"]
+    there = forger.read(tip, path) if path in forger.files(tip) else None
+    first = stray_of(forger, {path: b"{}\n"})
+    second = stray_of(forger, {path: there})
+    report = auditor.verify()
+    assert (report.code, report.failed) == (0, [])
+    assert [(f["slug"], f["where"], f["got"]) for f in report.findings] == [
+        ("global_restored", first, [path]),
+        ("global_restored", second, [path]),
+    ]
+
+
+def test_what_the_next_version_wrote_over_is_right_again_and_what_it_left_is_not(auditor: Auditor) -> None:
+    forger = auditor.forger()
+    forger.rewrite(extra={forger.version(NEWEST - 1): {METRICS: b"{}\n", "global/other.bin": b"x"}})
+    (told,) = auditor.verify().of(None)  # beside what is wrong with a version whose input commit was rewritten
+    assert (told["slug"], told["got"], told["detail"]) == (
+        "lineage_broken",
+        ["global/other.bin"],
+        {"after": f"v{NEWEST - 1}"},
+    )
+    stray_of(forger, {"global/other.bin": None})
+    assert auditor.verify().slugs(None) == ["global_restored", "global_restored"]
+
+
+def test_a_main_that_was_rewritten_verifies_and_older_clones_tell_for_as_long_as_they_remember(
+    auditor: Auditor,
+) -> None:
+    """Main is set back by force, and the tag of what came after is gone: what is left is a whole federation."""
+    older, never = auditor.clone(), auditor.clone()
+    assert auditor.verify(clone=older).code == 0
+    forger = auditor.forger()
+    newest = forger.version(NEWEST)
+    forger.set_ref("refs/heads/main", forger.version(NEWEST - 1))
+    forger.set_ref(f"refs/tags/global@v{NEWEST}.0.0", None)
+    assert auditor.verify().code == 0, "nobody who comes later can see it"
+    auditor.call(never, "status")  # which fetches
+    for clone in (older, older, never):
+        report = auditor.verify(clone=clone)
+        assert (report.code, report.failed, report.slugs(None)) == (3, [], ["main_rewritten"])
+        assert report.names(None, "main_rewritten", where="main", got=newest)
+    assert auditor.call(older, "ci", "audit")[0] == 3
+    subprocess.run(["git", "-C", str(never), "reflog", "expire", "--expire=now", "--all"], check=True)
+    subprocess.run(["git", "-C", str(never), "gc", "--quiet", "--prune=now"], check=True)
+    subprocess.run(["git", "-C", str(older), "prune", "--expire=now"], check=True)
+    assert auditor.verify(clone=older).names(None, "main_rewritten", got=newest)
+    assert auditor.verify(clone=never).code == 0
+    forger.set_ref("refs/heads/main", newest)
+    assert not auditor.verify(clone=older).names(None, "main_rewritten"), "main has got back what it had"
+
+
+def test_a_merge_the_wrong_way_round_and_back_loses_nothing_that_a_clone_has_met(auditor: Auditor) -> None:
+    """`git pull` of a lead with a commit of their own makes main's line the side; a second merge puts it right."""
+    forger = auditor.forger()
+    good = forger.refs["refs/heads/main"]
+    aside = forger.recommit(good, forger.files(good), [forger.version(NEWEST - 1)])
+    wrong = forger.recommit(good, forger.files(good), [aside, good])
+    forger.set_ref("refs/heads/main", wrong)
+    clone = auditor.clone()
+    report = auditor.verify(clone=clone)
+    assert (report.code, report.slugs(None)) == (3, [])
+    assert NEWEST in report.failed
+    forger.set_ref("refs/heads/main", forger.recommit(good, forger.files(good), [good, wrong]))
+    report = auditor.verify(clone=clone)
+    assert (report.code, report.findings) == (0, []), "what was met beside the line is in main's history"
 
 
 def test_a_version_skipped(auditor: Auditor) -> None:
@@ -672,7 +756,7 @@ def test_a_record_that_a_versions_commit_takes_away(auditor: Auditor) -> None:
     forger = auditor.forger()
     forger.rewrite({forger.version(1): {VERSION: None}})
     report = auditor.verify()
-    assert report.names(0, "lineage_broken", commit=forger.version(1))
+    assert report.names(None, "global_restored", where=forger.version(1), after="v0")
     assert report.names(1, "tag_moved", expected="a version on main")
     assert report.names(2, "lineage_broken", expected={"version": 1, "base_version": 0})
     assert report.names(3, "lineage_broken", field="witness.input_commit")
@@ -705,9 +789,23 @@ def test_git_revert_of_a_version(auditor: Auditor) -> None:
     back = {path: forger.read(before, path) for path in (VERSION, METRICS, POINTER)}
     forger.rewrite(extra={forger.version(2): back})
     report = auditor.verify()
-    assert report.failed == [1, 3, 4]
-    assert report.names(1, "lineage_broken", expected={"version": 3, "base_version": 2})
+    assert report.names(None, "global_restored", got=sorted(back), after="v2")
+    assert report.failed == [3, 4], "what was made on the reverted main does not follow from it"
     assert report.names(3, "lineage_broken", expected={"version": 2, "base_version": 1})
+
+
+def test_git_revert_of_the_newest_version_and_its_own_revert(auditor: Auditor) -> None:
+    forger = auditor.forger()
+    newest = forger.version(NEWEST)
+    before = forger.parents(newest)[0]
+    paths = (VERSION, METRICS, POINTER)
+    reverted = stray_of(forger, {path: forger.read(before, path) for path in paths})
+    report = auditor.verify()
+    assert (report.code, report.failed) == (3, [])
+    assert report.names(None, "lineage_broken", where=reverted, got=sorted(paths), after=f"v{NEWEST}")
+    stray_of(forger, {path: forger.read(newest, path) for path in paths})
+    report = auditor.verify()
+    assert (report.code, report.failed, report.slugs(None)) == (0, [], ["global_restored"] * 2)
 
 
 def test_a_record_deleted_and_put_back(auditor: Auditor) -> None:
@@ -716,10 +814,10 @@ def test_a_record_deleted_and_put_back(auditor: Auditor) -> None:
     forger.rewrite(extra={newest: {VERSION: None}})
     tip = forger.refs["refs/heads/main"]
     back = forger.files(newest)
+    assert auditor.verify().names(None, "lineage_broken", got=[VERSION])
     forger.set_ref("refs/heads/main", forger.recommit(newest, back, [tip]))
     report = auditor.verify()
-    assert report.names(NEWEST, "lineage_broken", got=[VERSION])
-    assert report.names(NEWEST, "lineage_broken", got={"version": NEWEST, "base_version": NEWEST - 1})
+    assert (report.code, report.failed, report.slugs(None)) == (0, [], ["global_restored"] * 2)
 
 
 def test_a_rebase_by_which_the_input_commits_are_gone(auditor: Auditor) -> None:

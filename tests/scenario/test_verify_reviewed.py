@@ -322,7 +322,7 @@ def test_rules_that_nobody_can_read_are_named_as_such(fed: Fed) -> None:
 
 
 def test_git_revert_of_a_version_is_named_and_makes_no_second_one(any_fed: Fed) -> None:
-    """The record on main says v1 again: the line then has v1 after v2, and v2's tag stands above the current version."""
+    """The record on main says v1 again, and v2's tag stands above the current version; a second revert mends it."""
     fed = any_fed
     repository = fed.repositories["lena"]
     main = fed.main()
@@ -335,5 +335,11 @@ def test_git_revert_of_a_version_is_named_and_makes_no_second_one(any_fed: Fed) 
     assert [(f.slug, f.where) for f in done.findings if f.slug == "tag_moved"][:1] == [("tag_moved", "global@v2.0.0")]
     assert (done.published, done.decision) == ([], None)
     rows = fed.verify()
-    assert any(f.slug == "lineage_broken" for row in rows for f in row.findings)
-    assert {row.version for row in rows if row.level == "none"} & {1, 2}
+    assert [(row.version, [f.slug for f in row.findings]) for row in rows if row.findings] == [
+        (None, ["lineage_broken"])
+    ]
+    fed.commit({str(p): files[p] for p in files}, "Revert the revert")
+    rows = fed.verify()
+    assert [(row.version, [f.slug for f in row.findings]) for row in rows if row.findings] == [
+        (None, ["global_restored", "global_restored"])
+    ]

@@ -371,6 +371,33 @@ def test_a_merge_that_nobody_signed_is_not_tagged_where_signatures_are_identity(
     assert not fed.reconcile().changed
 
 
+def test_a_version_that_was_taken_off_main_again_stands_in_no_others_way(any_fed: Fed) -> None:
+    fed = any_fed
+    pull, before = proposed(fed), fed.main()
+    bad = hand_merge(fed, pull, "merge", signed=False)
+    assert published(fed.reconcile()) == []
+    fed.commit({path: before.bytes_of(RepoPath(path)) for path in before.files if path.startswith("global/")}, "Revert")
+    assert published(fed.reconcile()) == []
+    say(fed, "leo", the_pull(fed))
+    assert published(fed.reconcile()) == [1]
+    good = fed.main().commit
+    repository = fed.repositories["lena"]
+    repository.fetch()
+    assert repository.resolve("refs/tags/global@v1.0.0") == good
+    told = [(one.version, one.commit, [f.slug for f in errors(one.findings)]) for one in fed.verify()]
+    assert (1, good, []) in told
+    assert [slugs for number, commit, slugs in told if (number, commit) == (1, bad)] != [[]], "it stays on record"
+    proposed(fed)
+    say(fed, "leo", the_pull(fed))
+    assert published(fed.reconcile()) == [2]
+    (tag,) = (tag for tag in repository.versions() if tag.version == 1)
+    assert repository.push([RefUpdate("refs/tags/global@v1.0.0", tag.object, None)])
+    done = fed.reconcile()
+    assert [f.slug for f in done.findings] == []
+    repository.fetch()
+    assert repository.resolve("refs/tags/global@v1.0.0") == good, "of two versions v1, the one that stands"
+
+
 def test_where_nothing_has_to_be_signed_the_merge_by_a_person_is_the_approval(fed: Fed) -> None:
     fed.submission = {"require_signed": False}
     fed.push_policies()
