@@ -19,7 +19,7 @@ from fedops.app.context import Context
 from fedops.app.run import Asked, Ran, run
 from fedops.core.ids import SiteId
 from fedops.core.site_loop import Told
-from fedops.ports import Store, TrainingJob
+from fedops.ports import Store, Trainer, TrainingJob
 from tests.site_world import World
 
 A = SiteId("hospital-a")
@@ -65,7 +65,7 @@ def days(world: World, monkeypatch: pytest.MonkeyPatch, actions: Sequence[Callab
 
 def loop(
     world: World,
-    code: Code,
+    code: Trainer,
     *,
     site: SiteId = A,
     told: list[Told] | None = None,

@@ -29,7 +29,7 @@ from tests.fakes_forge import FakeForge, FakeHub
 from tests.fakes_repository import FakeOrigin
 from tests.fakes_store import FakeStore
 from tests.forge_worlds import ManualClock
-from tests.sshkeys import SshKey, make_key
+from tests.sshkeys import SshKey, make_key, public_line
 
 START = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
 SITES = ("hospital-a", "hospital-b")
@@ -253,7 +253,7 @@ def _fake_key(folder: Path, who: str) -> SshKey:
     """A key file that only the fake repository takes for one."""
     private = folder / "keys" / who
     private.parent.mkdir(exist_ok=True)
-    public = f"ssh-ed25519 AAAA{who.encode().hex()} {who}"
+    public = public_line(who, who)
     private.write_text(f"private key of {who}\n")
     private.with_name(f"{who}.pub").write_text(public + "\n")
     return SshKey(private, public)

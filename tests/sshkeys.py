@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,13 @@ from pathlib import Path
 class SshKey:
     private: Path
     public: str  # "ssh-ed25519 AAAA… name"
+
+
+def public_line(what: str, comment: str) -> str:
+    """A public key line of the right form, two strings after their lengths, that no private key belongs to."""
+    material = hashlib.sha256(what.encode()).digest()
+    wire = b"".join(len(part).to_bytes(4, "big") + part for part in (b"ssh-ed25519", material))
+    return f"ssh-ed25519 {base64.b64encode(wire).decode()} {comment}"
 
 
 def make_key(folder: Path, name: str, kind: str = "ed25519") -> SshKey:

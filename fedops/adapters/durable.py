@@ -17,6 +17,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Protocol
 
+from fedops.core.disk import disk_fault
 from fedops.core.errors import Cause, StoreError
 
 BLOCK_BYTES = 1 << 20
@@ -70,7 +71,9 @@ def reported(where: Path | str, doing: str) -> Iterator[None]:
             cause = "auth"
         elif e.errno in _TEMPORARY:
             cause = "temporary"
-        raise StoreError(f"{where}: cannot {doing}, got {e.strerror or e}", hint=_HINTS[cause], cause=cause) from e
+        large = disk_fault(e) if e.errno == errno.EFBIG else None
+        hint = large.hint if large is not None else _HINTS[cause]
+        raise StoreError(f"{where}: cannot {doing}, got {e.strerror or e}", hint=hint, cause=cause) from e
 
 
 @contextmanager

@@ -38,6 +38,7 @@ _KEPT = (
 _DAMAGED = "the store's copy is damaged: tell the lead; `fedops verify` says which versions it touches"
 _CORRUPT = frozenset({"hash_mismatch", "size_mismatch"})
 _WRONG = frozenset({"digest_mismatch", "foreign_layer_refused", "layer_title_invalid", "annotation_mismatch"})
+_OWN_SETTINGS = frozenset({"credential_scope", "credentials_incomplete"})  # of whoever runs this: to be put right first
 _log = logging.getLogger("dvc.fedops")  # below DVC's own logger, so that it is shown as DVC's own words are
 
 
@@ -73,6 +74,9 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
 
         A store that does not answer, such as another site's private one, is told once and has nothing: so DVC gets what
         it can, and then says what it could not get. Raised, the error would end the whole command.
+
+        Raises:
+            DvcException: a setting of the caller's own is wrong; what DVC would say of missing files misses that.
         """
         place = parse_object_url(path)
         if place is None or place[2] is None:
@@ -85,6 +89,8 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         except FileNotFoundError:
             return False
         except FedopsError as e:
+            if e.slug in _OWN_SETTINGS:
+                raise DvcException(_words(e)) from None
             self._warn(e)
             return False
         return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedops.core.errors import ConfigError
+from fedops.core.disk import disk_fault
+from fedops.core.errors import ConfigError, FedopsError
 
 NAME = "fedops-dvc.pth"
 # All of it is read at each start of Python, for whatever purpose: so nothing is imported before DVC is.
@@ -37,6 +38,7 @@ def install(folder: Path) -> bool:
 
     Raises:
         ConfigError: no right to write there.
+        DiskError: no room there.
     """
     if is_installed(folder):
         return False
@@ -62,8 +64,8 @@ def remove(folder: Path) -> bool:
     return True
 
 
-def _refused(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(
+def _refused(folder: Path, error: OSError) -> FedopsError:
+    return disk_fault(error, str(folder / NAME)) or ConfigError(
         f"{folder / NAME}: {error.strerror}",
         hint="install fedops and dvc into an environment of your own (python -m venv); `fedops dvc …` needs no hook",
     )

@@ -156,6 +156,9 @@ class GitForge:
         if file.state != "open":
             return CommitId(file.head)
         ref = self._repository.resolve(pull_ref(file.number))
+        if ref is None:  # a push was won that this clone could not note, on a full disk
+            self._repository.fetch(pulls=(file.number,))
+            ref = self._repository.resolve(pull_ref(file.number))
         if ref is None:
             raise ForgeError(
                 f"{pull_ref(file.number)}: is not there -> the head of an open pull",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedops.core.documents import MAX_DOCUMENT_BYTES, load_document
+from fedops.core.errors import ConfigError, MainFileError
 from fedops.core.facts import Account
 from fedops.core.ids import SITES_PATH, BlobId, CommitId
 from fedops.core.settings import Lead, Person, Site, Sites
@@ -79,7 +80,7 @@ class People:
         """The roster of main as last fetched; empty without one.
 
         Raises:
-            ConfigError: policies/sites.yaml cannot be used, so that nobody can be told from anybody.
+            MainFileError: policies/sites.yaml cannot be used, so that nobody can be told from anybody.
         """
         main = self._repository.resolve(self._main_ref)
         if main == self._main:
@@ -90,7 +91,10 @@ class People:
             sites = _EMPTY
             if blob is not None:
                 data = self._repository.read(blob, max_bytes=MAX_DOCUMENT_BYTES)
-                sites = load_document(data, Sites, SITES_PATH)
+                try:
+                    sites = load_document(data, Sites, SITES_PATH)
+                except ConfigError as e:
+                    raise MainFileError(e.message, hint=MainFileError.CORRECTED) from e
             self._roster, self._blob = Roster(sites), blob
             self._signers.clear()
         self._main = main

@@ -7,10 +7,13 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
+from fedops.core.disk import about, no_room
 from fedops.core.errors import Cause, ConfigError, GitError
 
 try:
@@ -55,10 +58,25 @@ FOREIGN_OWNER = "foreign_owner"  # slug: git does not use the repository of anot
 _OWNER = re.compile(r"detected dubious ownership in repository at '([^'\n]+)'")
 
 # The system's own words, in English too.
+# Git itself could not write, and does not tell the system's reason.
+_UNSAID = r"unable to create directory for|couldn't write '|unable to write (file|new index|loose object)"
 _MAY_PASS = re.compile(
     r"No space left on device|Disk quota exceeded|Cannot allocate memory|Too many open files|Input/output error"
-    r"|Resource temporarily unavailable"
+    rf"|Resource temporarily unavailable|{_UNSAID}"
 )
+_MAY_NOT = re.compile(
+    r"insufficient permission for adding an object"
+    r"|([Uu]nable to (create|write)|cannot (create|lock|mkdir)).*: (Permission denied|Read-only file system)"
+)
+
+# What a person does about a disk that is full: here, and where the remote is.
+_ROOM = "make room on the disk of this clone, or of temporary files, then run the same command again; nothing was lost"
+_ROOM_THERE = "ask whoever keeps origin to make room there, then run the same command again; nothing was lost"
+_RIGHTS = "give this account the right to write all of this clone's .git, or work in a clone of your own: git clone"
+_ROOM_OR_RIGHTS = (
+    "see that the disk of this clone has room, and that this account may write all of its .git; then repeat"
+)
+_OF_REMOTE = re.compile(r"^remote: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -85,10 +103,7 @@ class GitProcess:
 
     def run(self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Output:
         """Run git to its end, whatever its exit code."""
-        with tempfile.TemporaryFile() as source:
-            if stdin is not None:
-                source.write(stdin)
-                source.seek(0)
+        with _spooled(stdin) as source:
             try:
                 code, out, err = self._git.execute(
                     self._command(args),
@@ -123,6 +138,19 @@ class GitProcess:
         return [str(self._git.GIT_PYTHON_GIT_EXECUTABLE), *self._where, *_OPTIONS, *args]
 
 
+@contextmanager
+def _spooled(data: bytes | None) -> Iterator[BinaryIO | None]:
+    """A file to read these bytes from."""
+    if data is None:
+        yield None
+        return
+    with tempfile.TemporaryFile() as source:
+        with about(tempfile.gettempdir()):
+            source.write(data)
+            source.seek(0)
+        yield cast("BinaryIO", source)
+
+
 def of_another_user(output: Output) -> bool:
     """True if git refuses a repository because another user owns it, so that it says nothing of what it is."""
     return _OWNER.search(output.err) is not None
@@ -152,6 +180,13 @@ def failure(
     said = words(output.err)
     if cause == "permanent" and (output.code < 0 or _MAY_PASS.search(output.err)):
         cause = "temporary"
+    own = _OF_REMOTE.sub("", output.err)  # what git says of this clone
+    if cause == "temporary" and no_room(output.err):
+        hint = _ROOM if no_room(own) else _ROOM_THERE
+    elif cause != "auth" and _MAY_NOT.search(own):
+        cause, hint = "permanent", _RIGHTS
+    elif cause == "temporary" and re.search(_UNSAID, own):
+        hint = _ROOM_OR_RIGHTS
     foreign = _OWNER.search(output.err)
     if foreign is not None:
         # NOTE: where ssh is between, the words come from another machine; and "*" would stand for every folder of this one.

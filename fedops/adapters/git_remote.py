@@ -15,6 +15,7 @@ from fedops.adapters.git_process import GitProcess, Output, failure
 from fedops.adapters.git_refusals import refusal, refusals
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.facts import RefUpdate
+from fedops.core.ids import CommitId, is_hex
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +98,16 @@ class Remote:
             self._name,
             *(f"+{there}:{here}" for there, here in refs),
         )
+
+    def seen(self) -> tuple[CommitId, ...]:
+        """What main has been on the remote, as this clone has met it, newest first; no older than git's own notes."""
+        path = self._git.check("rev-parse", "--git-path", f"logs/{self.tracking}").decode("utf-8", "surrogateescape")
+        try:
+            lines = Path(self._git.directory or ".", path.rstrip("\n")).read_text("utf-8", "replace").splitlines()
+        except OSError:  # a clone may keep no notes, and a fresh one has none yet
+            return ()
+        values = (value for line in reversed(lines) for value in reversed(line.split(" ", 2)[:2]))
+        return tuple(dict.fromkeys(CommitId(v) for v in values if is_hex(v, 40) and v.strip("0")))
 
     def refs(self, names: Sequence[str]) -> dict[str, str]:
         """What the remote's refs of these full names are now; those that it does not have are left out."""

@@ -138,6 +138,10 @@ class GitRepository:
     def push(self, updates: Sequence[RefUpdate]) -> bool:
         return self._remote.push(updates)
 
+    def seen_main(self) -> Sequence[CommitId]:
+        """What origin's main has been, as this clone has met it."""
+        return self._remote.seen()
+
     def send(self, where: str, commit: CommitId, branch: str) -> None:
         """Publish a branch at another address, such as a fork's."""
         send_branch(self._git, where, commit, branch)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedops.core.disk import about
 from fedops.core.errors import ConfigError
 
 _KEY = re.compile(
@@ -105,8 +106,9 @@ def _verify(signature: Signature, kind: str, wire: bytes) -> bool:
     with tempfile.TemporaryDirectory(prefix="fedops-") as folder:
         allowed, armor = Path(folder, "allowed"), Path(folder, "signature")
         encoded = base64.b64encode(wire).decode("ascii")
-        allowed.write_bytes(f'signer namespaces="{_SIGNED_AS}" {kind} {encoded}\n'.encode())
-        armor.write_bytes(signature.armor)
+        with about(folder):
+            allowed.write_bytes(f'signer namespaces="{_SIGNED_AS}" {kind} {encoded}\n'.encode())
+            armor.write_bytes(signature.armor)
         command = ["ssh-keygen", "-Y", "verify", "-f", str(allowed), "-I", "signer", "-n", _SIGNED_AS, "-s", str(armor)]
         try:
             done = subprocess.run(command, input=signature.payload, capture_output=True, check=False)

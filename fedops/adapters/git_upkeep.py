@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -21,10 +22,16 @@ CheckoutDone = Literal[
     "revert",
     "other_branch",
     "dirty",
+    "not_written",
     "diverged",
     "up_to_date",
     "fast_forwarded",
 ]
+# The system's own words, in English.
+_CANNOT_WRITE = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|insufficient permission"
+    "|Input/output error"
+)
 # git's own marks in the git folder of a work tree; `am` has rebase-apply too.
 _MARKS: dict[str, Unfinished] = {
     "rebase-merge": "rebase",
@@ -67,11 +74,18 @@ def fast_forward(git: GitProcess, objects: ObjectReader, branch: str, target: Co
         return "up_to_date"
     if here is not None and not is_ancestor(git, objects, here, target):
         return "diverged"
-    if git.check("status", "--porcelain", "-z", "--untracked-files=no"):
+    if _has_changes(git):
         return "dirty"
-    # An untracked file in the way makes git refuse before it changes anything.
+    # An untracked file in the way makes git refuse before it changes anything; a full disk may stop it in between.
     merged = git.run("merge", "--ff-only", "--no-verify-signatures", "--quiet", target)
-    return "fast_forwarded" if merged.code == 0 else "dirty"
+    if merged.code == 0:
+        return "fast_forwarded"
+    return "not_written" if _has_changes(git) or _CANNOT_WRITE.search(merged.err) else "dirty"
+
+
+def _has_changes(git: GitProcess) -> bool:
+    """True if a file that git knows is not as it was committed."""
+    return bool(git.check("status", "--porcelain", "-z", "--untracked-files=no"))
 
 
 def unfinished(git: GitProcess) -> Unfinished | None:

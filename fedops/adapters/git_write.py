@@ -12,6 +12,7 @@ from pathlib import Path
 from fedops.adapters.git_objects import METADATA_BYTES, ObjectReader, RawObject, object_id
 from fedops.adapters.git_process import GitProcess, failure
 from fedops.adapters.git_signing import no_ssh_keygen
+from fedops.core.disk import about
 from fedops.core.errors import ConfigError, GitError
 from fedops.core.ids import CommitId, RepoPath
 
@@ -110,7 +111,8 @@ def _write_blobs(git: GitProcess, folder: Path, contents: Sequence[bytes]) -> li
     names = []
     for number, data in enumerate(contents):
         name = folder / str(number)
-        name.write_bytes(data)
+        with about(name):
+            name.write_bytes(data)
         names.append(f"{name}\n")
     return (
         git.check("hash-object", "-w", "--no-filters", "--stdin-paths", stdin="".join(names).encode()).decode().split()

@@ -16,6 +16,7 @@ from fedops.adapters.durable import reported
 from fedops.adapters.positioned import PositionedFile
 from fedops.core import zip_directory as zips
 from fedops.core.casts import storage
+from fedops.core.disk import about
 from fedops.core.findings import Finding, finding
 from fedops.core.npy_header import PREFIX_BYTES, Array, header_end, parse_array_header
 from fedops.core.safetensors_header import MAX_FINDINGS, encode_header
@@ -217,10 +218,11 @@ def _copy(file: PositionedFile, entries: Mapping[str, _Entry], scratch: Path | N
     specs = {name: entry.array.spec for name, entry in entries.items()}
     out = cast("BinaryIO", tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115 it becomes the copy
     try:
-        out.write(encode_header(specs))
-        for placed in canonical_layout(specs):
-            _copy_array(file, entries[placed.name], out, scratch)
-        out.flush()
+        with about(scratch or tempfile.gettempdir()):
+            out.write(encode_header(specs))
+            for placed in canonical_layout(specs):
+                _copy_array(file, entries[placed.name], out, scratch)
+            out.flush()
         return PositionedFile(file.path, out)
     except BaseException:
         out.close()

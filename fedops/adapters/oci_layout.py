@@ -80,6 +80,10 @@ class ImageLayout:
     def exists(self) -> bool:
         return self._index.is_file()
 
+    def is_begun(self) -> bool:
+        """True if there is any sign of a layout, whole or not."""
+        return self._marker.is_file() or self.exists()
+
     def create(self) -> None:
         """Make the layout if it is absent or unfinished, and remove what killed writers left in it."""
         self._blobs.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fedops.core.disk import about
+
 
 def write_private(path: Path, text: str) -> None:
     """Write a new file that its owner alone may read, from the first moment on and whatever the umask.
@@ -13,5 +15,5 @@ def write_private(path: Path, text: str) -> None:
         FileExistsError: something is there already.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 a descriptor
+    with about(path), open(descriptor, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 a descriptor
         file.write(text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fedops.core.disk import about
 from fedops.core.errors import BusyError
 
 if sys.platform == "win32":
@@ -38,8 +39,9 @@ def only_one(path: Path, what: str) -> Iterator[None]:
         BusyError: temporary, another process holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # NOTE: "a+", so that the second one does not empty what the first has written.
-    with path.open("a+", encoding="utf-8", errors="replace") as handle:
+    # NOTE: "a", so that the second one does not empty what the first has written; without a buffer, since what a full disk
+    # does not take would be written once more when the file is closed.
+    with path.open("ab", buffering=0) as handle:
         try:
             _try_lock(handle.fileno())
         except OSError as e:
@@ -48,9 +50,9 @@ def only_one(path: Path, what: str) -> Iterator[None]:
                 hint="wait for it, or end it; for another site use another clone",
                 cause="temporary",
             ) from e
-        handle.truncate(0)
-        handle.write(f"{what}, process {os.getpid()}\n")
-        handle.flush()
+        with about(path):
+            handle.truncate(0)
+            handle.write(f"{what}, process {os.getpid()}\n".encode("utf-8", "replace"))
         yield
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from fedops.adapters.git_signing import no_ssh_keygen
+from fedops.core.disk import DiskError, no_room
 from fedops.core.errors import ConfigError
 from fedops.core.ssh_keys import normalised_key, public_key_fault
 
@@ -17,13 +18,17 @@ def make_key(path: Path, comment: str) -> None:
 
     Raises:
         ConfigError: something is there already, or there is no ssh-keygen.
+        DiskError: there is no room for it.
     """
     if path.exists():
         raise ConfigError(f"{path}: is there already", hint="use it with --key, without --generate-key")
     path.parent.mkdir(parents=True, exist_ok=True)
     done = _run("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
     if done.returncode != 0:
-        raise ConfigError(f"{path}: ssh-keygen could not make a key: {_said(done)}")
+        said = f"{path}: ssh-keygen could not make a key: {_said(done)}"
+        if no_room(_said(done)):
+            raise DiskError(said, hint="make room there, then run the same command again", cause="temporary")
+        raise ConfigError(said)
 
 
 def public_key_of(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,10 +31,12 @@ from fedops.core.artifacts import (
     md5_tag,
     split_ref,
 )
-from fedops.core.errors import StoreError
+from fedops.core.errors import STORE_EMPTY, StoreError
 from fedops.core.facts import Artifact, Layer
-from fedops.core.ids import Digest, hex_of_digest
+from fedops.core.ids import Digest, hex_of_digest, repository_of
 from fedops.ports import Progress, Store
+
+_GLOBAL = repository_of(None)
 
 
 class LayoutStore:
@@ -42,10 +44,14 @@ class LayoutStore:
 
     Args:
         progress: told of the bytes that are copied; None: nobody is.
+        has_models: says whether there are models in it, by what others know; asked where it has no layout of global
+            models, as the bare mount point has none. None: nobody knows.
     """
 
-    def __init__(self, root: Path, *, progress: Progress | None = None) -> None:
-        self.root, self._progress = root, progress
+    def __init__(
+        self, root: Path, *, progress: Progress | None = None, has_models: Callable[[], bool] | None = None
+    ) -> None:
+        self.root, self._progress, self._has_models = root, progress, has_models
 
     def put(self, repository: str, file: Path, annotations: Mapping[str, str], config: bytes = b"{}") -> Artifact:
         """Keep one file as a one-layer manifest; a damaged copy that is already there is replaced.
@@ -209,10 +215,24 @@ class LayoutStore:
                     hint="mount it, or create it once with mkdir; `store` in federation.yaml names it",
                     cause="temporary",  # not mounted: nothing is known of what lies in it
                 )
+            self._demand_layout(doing)
             layout = ImageLayout(folder, repository)
             if not layout.blob("").resolve().is_relative_to(self.root.resolve()):
                 raise StoreError(f"{folder}: a link leads out of the store {self.root}", hint="replace it by a folder")
             yield layout
+
+    def _demand_layout(self, doing: str) -> None:
+        """Tell a store without any layout, in which models are missing all at once, from one that lost a model."""
+        if self._has_models is None or ImageLayout(self.root / _GLOBAL, _GLOBAL).is_begun() or not self._has_models():
+            return
+        folder = "is empty" if not any(self.root.iterdir()) else f"has no {_GLOBAL}/oci-layout"
+        raise StoreError(
+            f"{self.root}: cannot {doing}, the store's folder {folder}, and main has versions: is its disk not mounted?",
+            hint="mount it, then repeat the command; nothing was lost (if the disk is gone for good: restore the store "
+            "from a copy)",
+            cause="temporary",
+            slug=STORE_EMPTY,
+        )
 
 
 def _manifest_bytes(layout: ImageLayout, digest: Digest) -> bytes:

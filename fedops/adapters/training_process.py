@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedops.adapters import training_guard
+from fedops.core.disk import about
 from fedops.core.documents import Json
 from fedops.core.errors import ConfigError, TrainingError
 from fedops.ports import TrainingJob
@@ -23,6 +24,7 @@ POLL_SECONDS = 0.1
 STOP_SECONDS = 10.0
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 4096
+_PROBE_BYTES = 1 << 16
 _CLIENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 # Tokens that hand in or publish are fedops' and CI's business; the site's code has no use for them.
 _WITHHELD = re.compile(
@@ -95,7 +97,8 @@ class ClientTrainer:
             TrainingError: it could not be imported, raised, ended, was killed, or returned something else.
         """
         request = job.update.parent / "request.json"
-        request.write_text(json.dumps(client_request(self.name, job)), encoding="utf-8")
+        with about(request):
+            request.write_text(json.dumps(client_request(self.name, job)), encoding="utf-8")
         # NOTE: -P keeps a module of the site's folder from standing in for one of fedops' own.
         command = (self._python, "-P", "-m", "fedops.adapters.training_child", str(request))
         _run(self.name, command, job, self._folder, inherited(self._environment), self._echo)
@@ -144,12 +147,26 @@ def _run(
             finally:
                 _copy(tail, echo)
         last = _last_line(tail)
+    if process.returncode != 0:
+        _demand_room(job.update.parent)
     if job.fault.is_file():
         raise TrainingError(
             f"{name}: {job.fault.read_text(encoding='utf-8', errors='replace').strip()}", hint=_see(job)
         )
     if process.returncode != 0:
         raise TrainingError(f"{name}: {_how(process.returncode)}{f': {last}' if last else ''}", hint=_see(job))
+
+
+def _demand_room(folder: Path) -> None:
+    """Raise what the system says if nothing more can be written there: then it is not the code that failed."""
+    probe = folder / "room"
+    try:
+        with about(probe), probe.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from fedops.app.context import Context
 from fedops.app.own_key import asks_signature
-from fedops.app.rules import refuse_unavailable_rules
 from fedops.app.snapshot import Snapshot, main_snapshot
+from fedops.app.tag_faults import misplaced
+from fedops.app.usable import DOCUMENTS
 from fedops.core.artifacts import ARCHIVE
 from fedops.core.errors import FedopsError, StoreError
 from fedops.core.forge_settings import packages_of
@@ -32,15 +33,12 @@ from fedops.core.health import (
 from fedops.core.health_federation import check_ci_store, check_clock, check_own_store, check_pin, check_tags
 from fedops.core.health_forge import check_forge
 from fedops.core.health_policy import check_sense
+from fedops.core.health_roster import check_roster
 from fedops.core.ids import (
-    AGGREGATION_PATH,
-    FEDERATION_PATH,
-    SITES_PATH,
-    SUBMISSION_POLICY_PATH,
-    TRAINING_PATH,
     VERSION_PATH,
     Digest,
     GlobalVersion,
+    RepoPath,
     SiteId,
     model_pointer_path,
     record_path,
@@ -134,18 +132,11 @@ def _main(patient: Patient) -> Iterator[Check]:
 
 def _policies(main: Snapshot) -> Iterator[Check]:
     """One line for each document that cannot be used, with file and line; else one for all, and what makes no sense."""
-    documents: Sequence[tuple[str, Callable[[], object]]] = (
-        (FEDERATION_PATH, lambda: main.federation),
-        (SITES_PATH, lambda: main.sites),
-        (SUBMISSION_POLICY_PATH, lambda: main.submission_policy),
-        (TRAINING_PATH, lambda: main.training),
-        (AGGREGATION_PATH, lambda: refuse_unavailable_rules(main.aggregation)),
-        (VERSION_PATH, lambda: main.version),
-    )
+    documents: Mapping[RepoPath, Callable[[Snapshot], object]] = {**DOCUMENTS, VERSION_PATH: lambda here: here.version}
     broken = False
-    for path, read in documents:
+    for path, read in documents.items():
         try:
-            read()
+            read(main)
         except FedopsError as e:
             broken = True
             yield Check(path, "broken", e.message, next=e.hint or f"a lead corrects {path} on main")
@@ -153,6 +144,7 @@ def _policies(main: Snapshot) -> Iterator[Check]:
         yield Check("policies", "ok", "all documents of main can be used")
         kind = main.federation.forge.kind
         yield from check_sense(kind, main.sites, main.submission_policy, main.aggregation, main.version)
+        yield from check_roster(main.sites)
 
 
 def _work_tree(patient: Patient) -> Iterator[Check]:
@@ -174,7 +166,9 @@ def _pin(patient: Patient) -> Iterator[Check]:
 
 
 def _tags(patient: Patient) -> Iterator[Check]:
-    yield check_tags(patient.ctx.repository.versions(), patient.main.version.version)
+    stray = next(iter(misplaced(patient.main)), None)
+    elsewhere = str(stray.got) if stray is not None else None
+    yield check_tags(patient.ctx.repository.versions(), patient.main.version.version, elsewhere)
 
 
 def _clock(patient: Patient) -> Iterator[Check]:
@@ -240,5 +234,4 @@ def _forge(patient: Patient) -> Iterator[Check]:
     branch, packages = main.federation.branch, packages_of(main.federation.store.url)
     for_lead = patient.site is None
     seen = forge.settings(branch, GlobalVersion(main.version.version).tag, packages, for_lead=for_lead)
-    reviewed = main.aggregation.publish.mode == "review"
-    yield from check_forge(seen, branch, main.sites, patient.site, jobs_open_pulls=reviewed)
+    yield from check_forge(seen, branch, main.sites, patient.site, main.aggregation)

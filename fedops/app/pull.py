@@ -10,7 +10,7 @@ from pathlib import Path
 from fedops.app.context import Context
 from fedops.app.snapshot import Snapshot, main_snapshot, version_record
 from fedops.app.work import Work, write_through
-from fedops.core.errors import ConfigError, StoreError
+from fedops.core.errors import STORE_EMPTY, ConfigError, StoreError
 from fedops.core.ids import CommitId, Digest, GlobalVersion, repository_of
 from fedops.core.records import ModelEntry, VersionRecord
 
@@ -95,7 +95,7 @@ def cached_model(ctx: Context, work: Work, main: Snapshot, record: VersionRecord
     try:
         _fetch(ctx, main, model, path)
     except StoreError as e:
-        if e.slug != "object_missing" or not _recreate(ctx, record, path):
+        if e.slug not in ("object_missing", STORE_EMPTY) or not _recreate(ctx, record, path):
             raise
     return path, True
 

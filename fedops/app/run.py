@@ -12,23 +12,24 @@ from fedops.app.heart import Heart
 from fedops.app.offer import Wanted
 from fedops.app.other_clone import replaced
 from fedops.app.own_key import no_key
+from fedops.app.patience import Patience
 from fedops.app.pull import pull
 from fedops.app.site_look import look
 from fedops.app.snapshot import Snapshot
 from fedops.app.submit import Refused, Submitted, submit
-from fedops.app.train import TrainedNow, site_faults, train
+from fedops.app.train import Refused as NotTaken
+from fedops.app.train import TrainedNow, hyperparameters, site_faults, train
 from fedops.app.work import Trained as Result
 from fedops.app.work import Work
+from fedops.core.disk import DiskError, disk_fault
 from fedops.core.documents import Json
-from fedops.core.errors import FedopsError, ForgeError, GitError, MainFileError, StoreError, passes
+from fedops.core.errors import ForgeError, GitError, MainFileError, StoreError, passes
 from fedops.core.findings import Finding
 from fedops.core.ids import Digest, SiteId
 from fedops.core.site_loop import (
     End,
     HandedIn,
     HandIn,
-    Offline,
-    Online,
     Pause,
     PulledModel,
     PullModel,
@@ -38,14 +39,10 @@ from fedops.core.site_loop import (
     Told,
     Trained,
     TrainOn,
-    Unusable,
-    Usable,
     next_step,
 )
 from fedops.ports import Trainer
 
-FIRST_RETRY_SECONDS = 5.0
-LONGEST_RETRY_SECONDS = 600.0
 _Judged = tuple[Digest, Result | None]
 
 
@@ -130,7 +127,8 @@ class _Loop:
         jitter: Callable[[], float],
     ) -> None:
         self._ctx, self._root, self._trainer, self._asked = ctx, root, trainer, asked
-        self._tell, self._jitter = tell, jitter
+        self._tell = tell
+        self._patience = Patience(ctx.clock, asked.poll_seconds, tell=tell, jitter=jitter)
         self._again = asked.again
         self._changed = False
         self._handed_in: list[HandedIn] = []
@@ -138,22 +136,22 @@ class _Loop:
         self._paused: Pause | None = None
         self._replaced: Replaced | None = None
         self._heart = Heart(ctx, asked.site)
-        self._failures = 0
-        self._unusable = ""
 
     def run(self) -> Ran:
         while True:
             try:
                 ran = self._round()
-            except (GitError, StoreError, ForgeError) as e:
-                if not passes(e) or self._asked.once:
+            except (GitError, StoreError, ForgeError, DiskError, OSError) as e:
+                fault = disk_fault(e) if isinstance(e, OSError) else e
+                if fault is None or not passes(fault) or self._asked.once:
                     raise
-                self._wait_for_others(e)
+                self._patience.wait_for_others(fault)
                 continue
             except MainFileError as e:
                 if self._asked.once:
                     raise
-                self._wait_for_a_lead(e)
+                self._paused = None
+                self._patience.wait_for_a_lead(e)
                 continue
             if ran is not None:
                 return ran
@@ -184,19 +182,29 @@ class _Loop:
                 self._pause(step)
             case _:
                 assert_never(step)
-        self._reached()
+        self._patience.reached()
         return None
 
     def _completed(self, main: Snapshot, view: SiteView) -> SiteView:
         """The view, with what this run alone knows."""
         sent = len({done.version for done in self._handed_in})
         most = self._asked.max_versions
+        refused = {n: why for n, (judged, why) in self._refused.items() if judged == self._judged(main, n)}
         return replace(
             view,
-            refused={n: why for n, (judged, why) in self._refused.items() if judged == self._judged(main, n)},
+            refused=self._diverged(main, view) | refused,
             again=self._again,
             left=None if most is None else max(0, most - sent),
         )
+
+    def _diverged(self, main: Snapshot, view: SiteView) -> dict[int, tuple[Finding, ...]]:
+        """Why a training on the current version is not begun again: it gave no usable values, and would be told the same."""
+        work, current = Work(self._root, main.federation.extension), view.current
+        found = work.diverged(current) if current not in view.trained else None
+        told = hyperparameters(main, self._asked.overrides)
+        if found is None or (found.site, found.hyperparameters) != (self._asked.site, told):
+            return {}
+        return {current: found.findings(work.show(work.refused(current)))}
 
     def _judged(self, main: Snapshot, version: int) -> _Judged:
         """What `submit` judges: another training, or other policies, may be judged otherwise."""
@@ -221,10 +229,14 @@ class _Loop:
             again=step.again,
         )
         # Anything else: main changed, and the next look says how.
-        if isinstance(got, TrainedNow):
+        if isinstance(got, TrainedNow | NotTaken):
             self._again = self._again and not step.again
+        if isinstance(got, TrainedNow):
             self._changed |= got.changed
             self._say(Trained(step.version, got.result.num_examples, got.result.metrics, got.newest))
+        elif isinstance(got, NotTaken):
+            self._changed = True
+            self._say(Refusal(step.version, got.findings))
 
     def _submit(self, main: Snapshot, step: HandIn) -> None:
         asked = self._asked
@@ -242,11 +254,8 @@ class _Loop:
         if step != self._paused:
             self._say(step)
         self._paused = step
-        self._reached()
-        self._sleep()
-
-    def _sleep(self) -> None:
-        self._ctx.clock.sleep(self._asked.poll_seconds * (0.75 + 0.5 * self._jitter()))
+        self._patience.reached()
+        self._patience.sleep()
 
     def _tell_replaced(self, main: Snapshot, view: SiteView) -> None:
         """Say it once if another clone's update stands where this one's did; there is nothing to be done about it."""
@@ -256,37 +265,9 @@ class _Loop:
             self._replaced = found
             self._say(found)
 
-    # ---------------------------------------------------------------- others that do not answer
-
-    def _wait_for_others(self, error: FedopsError) -> None:
-        self._failures += 1
-        if self._failures == 1:
-            self._tell(Offline(error.message))
-        wait = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self._failures - 1, 16))
-        self._ctx.clock.sleep(wait * (0.5 + self._jitter()))
-
-    def _wait_for_a_lead(self, error: MainFileError) -> None:
-        self._answered()
-        if error.message != self._unusable:
-            self._tell(Unusable(error.message, error.hint))
-        self._unusable, self._paused = error.message, None
-        self._sleep()
-
     def _say(self, told: Told) -> None:
-        self._reached()
+        self._patience.reached()
         self._tell(told)
-
-    def _reached(self) -> None:
-        """A step is done, so all that it needed answered, and main could be used."""
-        self._answered()
-        if self._unusable:
-            self._unusable = ""
-            self._tell(Usable())
-
-    def _answered(self) -> None:
-        if self._failures:
-            self._failures = 0
-            self._tell(Online())
 
     def _ran(
         self,

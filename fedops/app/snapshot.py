@@ -39,7 +39,6 @@ from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolic
 from fedops.ports import Repository
 
 RULED = ("global/", "policies/")
-CORRECTED = "a lead corrects it on main; nothing of yours is lost"
 
 
 # NOTE: one run looks at main a dozen times, and its documents seldom change; reading a roster of a hundred sites takes
@@ -80,7 +79,7 @@ class Snapshot:
         try:
             loaded = _parsed(data, model, path)
         except ConfigError as e:
-            raise MainFileError(e.message, hint=CORRECTED) from e
+            raise MainFileError(e.message, hint=MainFileError.CORRECTED) from e
         assert isinstance(loaded, model)
         return loaded
 

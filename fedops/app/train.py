@@ -11,7 +11,8 @@ from pydantic import Field
 from fedops.app.context import Context
 from fedops.app.pull import cached_model, made_version, place_model
 from fedops.app.snapshot import Snapshot, main_snapshot
-from fedops.app.work import Trained, Work, move_durably, write_document
+from fedops.app.work import Diverged, NotFinite, Trained, Work, move_durably, write_document
+from fedops.core.disk import disk_fault
 from fedops.core.documents import Document, Json, load_json_document
 from fedops.core.errors import ConfigError, TrainingError
 from fedops.core.facts import TensorSpec
@@ -19,7 +20,7 @@ from fedops.core.findings import Finding, errors, finding, message
 from fedops.core.ids import GlobalVersion, SiteId, site_folder, site_id_fault
 from fedops.core.records import Metrics, VersionRecord
 from fedops.core.settings import Positive
-from fedops.core.validate import validate_specs
+from fedops.core.validate import not_finite, validate_specs
 from fedops.ports import Trainer, TrainingJob
 
 MAX_RESULT_BYTES = 65_536
@@ -52,6 +53,19 @@ class TrainedNow:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A training whose update has values that no version can take; nothing of it counts, an earlier result stays.
+
+    Attributes:
+        findings: which tensors, and how much of each.
+        kept: the update, for looking at it.
+    """
+
+    findings: tuple[Finding, ...]
+    kept: Path
+
+
+@dataclass(frozen=True)
 class LastVersion:
     """Nothing to train for: the federation has made its last version, this one."""
 
@@ -67,7 +81,7 @@ def train(
     number: int | None = None,
     overrides: Mapping[str, Json] | None = None,
     again: bool = False,
-) -> TrainedNow | LastVersion | tuple[Finding, ...]:
+) -> TrainedNow | LastVersion | Refused | tuple[Finding, ...]:
     """Run the site's code on a pulled version; needs no network once the version was pulled.
 
     Args:
@@ -77,7 +91,7 @@ def train(
         again: train although there is a result.
 
     Returns:
-        The result; or why this site could not hand it in, or need not, so that no time is spent.
+        The result; or why it is none; or why this site could not hand it in, or need not, so that no time is spent.
 
     Raises:
         ConfigError: nothing was pulled, or there is no such version.
@@ -96,10 +110,18 @@ def train(
         return TrainedNow(done, update, log, newest, changed=False)
     cached, _ = cached_model(ctx, work, main, base)
     place_model(ctx, cached, work.model(base.version), base.model)
-    config = {"hyperparameters": main.training.hyperparameters | dict(overrides or {}), "version": base.version}
+    config = {"hyperparameters": hyperparameters(main, overrides), "version": base.version}
     result = _run(ctx, main, work, trainer, site, base, config)
+    if isinstance(result, Diverged):
+        kept = work.refused(base.version)
+        return Refused(result.findings(work.show(kept)), kept)
     work.note("trained", ctx.clock.now(), result.facts)
     return TrainedNow(result, update, log, newest, changed=True)
+
+
+def hyperparameters(main: Snapshot, overrides: Mapping[str, Json] | None) -> dict[str, Json]:
+    """What the site's code is told: the policy's, with the site's own over them."""
+    return main.training.hyperparameters | dict(overrides or {})
 
 
 def site_faults(main: Snapshot, site: SiteId) -> tuple[Finding, ...]:
@@ -139,32 +161,60 @@ def _run(
     site: SiteId,
     base: VersionRecord,
     config: Mapping[str, Json],
-) -> Trained:
+) -> Trained | Diverged:
     """Run the code in a folder of its own, check what it left, and move it into place."""
     number = base.version
     with work.run(number) as folder:
         job = _job(work, site, number, folder, config)
         try:
-            trainer.run(job)
-            sha256, size = _checked_update(ctx, main, job, base)
+            _run_code(ctx, main, trainer, job)
+            sha256, size, bad = _checked_update(ctx, main, job, base)
+            if bad:
+                return _put_aside(work, job, bad)
             said = _said(job)
-        except TrainingError as e:
-            if not job.update.is_file():
+            trained = Trained(
+                site=site,
+                base_version=number,
+                num_examples=said.num_examples,
+                metrics=dict(said.metrics),
+                sha256=sha256,
+                size=size,
+            )
+            # The result comes last: a kill in between leaves one that names other bytes, which counts as no result.
+            move_durably(job.update, work.update(number))
+            write_document(work.result(number), trained)
+        except (TrainingError, OSError) as e:
+            fault = disk_fault(e) if isinstance(e, OSError) else e
+            if fault is None or not job.update.is_file():
                 raise
             kept = f"fedops submit {work.show(job.update)} --base {GlobalVersion(number).short} --examples N"
-            raise TrainingError(e.message, hint=f"{e.hint}; what it wrote is kept: {kept}".lstrip("; ")) from e
-        trained = Trained(
-            site=site,
-            base_version=number,
-            num_examples=said.num_examples,
-            metrics=dict(said.metrics),
-            sha256=sha256,
-            size=size,
-        )
-        # The result comes last: a kill in between leaves one that names other bytes, which counts as no result.
-        move_durably(job.update, work.update(number))
-        write_document(work.result(number), trained)
+            fault.hint = f"{fault.hint}; what it wrote is kept: {kept}".lstrip("; ")
+            raise fault from e
+    work.forget_refused(number)
     return trained
+
+
+def _run_code(ctx: Context, main: Snapshot, trainer: Trainer, job: TrainingJob) -> None:
+    """Run it; on a full disk, what it could not write to the end is removed, which makes room."""
+    try:
+        trainer.run(job)
+    except OSError:
+        if job.update.is_file() and main.federation.model.format == "safetensors":
+            model, _ = ctx.models.open(job.update, main.submission_policy.limits, job.update.name)
+            if model is None:
+                job.update.unlink()
+            else:
+                model.close()
+        raise
+
+
+def _put_aside(work: Work, job: TrainingJob, bad: tuple[Finding, ...]) -> Diverged:
+    tensors = tuple(NotFinite(got=f.got, **(f.detail or {})) for f in bad)
+    why = Diverged(
+        site=job.site, base_version=job.version, hyperparameters=job.config["hyperparameters"], tensors=tensors
+    )
+    work.put_aside(job.update, job.version, why)
+    return why
 
 
 def _job(work: Work, site: SiteId, number: int, folder: Path, config: Mapping[str, Json]) -> TrainingJob:
@@ -180,21 +230,27 @@ def _job(work: Work, site: SiteId, number: int, folder: Path, config: Mapping[st
     )
 
 
-def _checked_update(ctx: Context, main: Snapshot, job: TrainingJob, base: VersionRecord) -> tuple[str, int]:
-    """(sha256, size) of the file that the code left, once its container and its tensors' specs are right."""
+def _checked_update(
+    ctx: Context, main: Snapshot, job: TrainingJob, base: VersionRecord
+) -> tuple[str, int, tuple[Finding, ...]]:
+    """(sha256, size, what is not finite) of the file that the code left, once container and tensors' specs are right."""
     if not job.update.is_file():
         raise TrainingError("train: your code ended well, but wrote no update", hint=f"all output is in {job.log}")
     found: tuple[Finding, ...] = ()
+    bad: tuple[Finding, ...] = ()
     if main.federation.model.format == "safetensors":
         model, found = ctx.models.open(job.update, main.submission_policy.limits, job.update.name)
         if model is not None:
             expected = {name: TensorSpec(t.dtype, t.shape) for name, t in base.model.tensors.items()}
-            found = (*found, *validate_specs(model.specs, expected, job.update.name))
-            model.close()
-    if bad := errors(found):
-        raise TrainingError(message(bad[0]) + (f" and {len(bad) - 1} more" if len(bad) > 1 else ""))
+            try:
+                found = (*found, *validate_specs(model.specs, expected, job.update.name))
+                bad = not_finite(model, job.update.name) if not errors(found) else ()
+            finally:
+                model.close()
+    if faults := errors(found):
+        raise TrainingError(message(faults[0]) + (f" and {len(faults) - 1} more" if len(faults) > 1 else ""))
     sha256, _, size = ctx.models.digests(job.update)
-    return sha256, size
+    return sha256, size, bad
 
 
 def _said(job: TrainingJob) -> Result:

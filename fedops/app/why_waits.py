@@ -71,7 +71,7 @@ def _has_brought(main: Snapshot, commit: CommitId) -> bool:
 def unavailable_rules(main: Snapshot) -> tuple[Finding, ...]:
     """Why CI, as the fedops of here, makes no version by the policy that main has: it asks for what is not computed."""
     try:
-        refuse_unavailable_rules(main.aggregation)
+        refuse_unavailable_rules(main.aggregation, main.bytes_of(AGGREGATION_PATH))
     except MainFileError as e:
         return (finding("policy_invalid", AGGREGATION_PATH, got=e.message),)
     return ()

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from fedops.app.snapshot import time_text
+from fedops.core.disk import about
 from fedops.core.documents import BadJson, Document, Json, dump_json, load_json_document, parse_json
 from fedops.core.errors import ConfigError
+from fedops.core.findings import Finding, finding
 from fedops.core.ids import GlobalVersion
 from fedops.core.records import Hex64, Metrics
 from fedops.core.settings import Natural, Positive
@@ -29,6 +31,16 @@ STALE_SECONDS = 7 * 86_400.0  # nothing tells a run that was killed from one tha
 PART_SECONDS = 3600.0
 _RUN = re.compile(r"run-[0-9a-f]{8}\Z")
 _PART = re.compile(r"\.part-[0-9a-f]{16}\Z|\A\..+\.[0-9a-f]{8}\Z")  # a model's, and those of `write_through`
+
+
+class NotFinite(Document):
+    """A tensor with NaN or infinity: the first such value and its index, and how many of all values are so."""
+
+    tensor: str
+    index: Natural
+    values: Positive
+    of: Positive
+    got: str
 
 
 class Trained(Document):
@@ -51,6 +63,24 @@ class Trained(Document):
             "sha256": self.sha256,
             "num_examples": self.num_examples,
         }
+
+
+class Diverged(Document):
+    """refused.json: why an update was put aside at the end of its training; it keeps `run` from training the same again."""
+
+    schema_: Literal["fedops.refused-training/v1"] = Field(default="fedops.refused-training/v1", alias="schema")
+    site: str
+    base_version: Natural
+    hyperparameters: dict[str, Any]  # other ones are worth another training
+    tensors: tuple[NotFinite, ...] = Field(min_length=1)
+
+    def findings(self, where: str) -> tuple[Finding, ...]:
+        """What `train` said of the update."""
+        details = (t.model_dump(exclude={"got"}) for t in self.tensors)
+        return tuple(
+            finding("non_finite", where, got=t.got, detail=detail)
+            for t, detail in zip(self.tensors, details, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -81,6 +111,10 @@ class Work:
 
     def result(self, number: int) -> Path:
         return self.version(number) / "result.json"
+
+    def refused(self, number: int) -> Path:
+        """The last update that `train` would not take, for looking at it; `refused.json` beside it says why."""
+        return self.version(number) / f"refused.{self.extension}"
 
     def log(self, number: int) -> Path:
         return self.version(number) / "train.log"
@@ -125,6 +159,27 @@ class Work:
             return load_json_document(path.read_bytes(), Trained, self.show(path))
         except ConfigError:
             return None
+
+    def diverged(self, number: int) -> Diverged | None:
+        """Why the last update trained on a version was put aside; None if there is none, or if it cannot be read."""
+        path = self._refusal(number)
+        try:
+            return load_json_document(path.read_bytes(), Diverged, self.show(path)) if path.is_file() else None
+        except ConfigError:
+            return None
+
+    def put_aside(self, update: Path, number: int, why: Diverged) -> None:
+        """Keep an update that is no good, in the place of an earlier one."""
+        move_durably(update, self.refused(number))
+        write_document(self._refusal(number), why)
+
+    def forget_refused(self, number: int) -> None:
+        """A good training came after it."""
+        for path in (self._refusal(number), self.refused(number)):
+            path.unlink(missing_ok=True)
+
+    def _refusal(self, number: int) -> Path:
+        return self.version(number) / "refused.json"
 
     def show(self, path: Path) -> str:
         """A path as messages name it: relative to the clone if it lies there."""
@@ -177,7 +232,7 @@ class Work:
         """Append one line to the journal and make it durable; to be called after the step's effect."""
         self.folder.mkdir(exist_ok=True)
         line = json.dumps({"at": time_text(at), "step": step, **facts}, separators=(",", ":")) + "\n"
-        with self.journal.open("a+b") as out:
+        with about(self.journal), self.journal.open("a+b") as out:
             # A kill may have torn the line before; this one must stand alone.
             if out.tell() and _last_byte(self.journal) != b"\n":
                 line = "\n" + line
@@ -219,7 +274,8 @@ def write_through(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        write(part)
+        with about(path):
+            write(part)
         move_durably(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -232,6 +288,6 @@ def write_document(path: Path, document: Document) -> None:
 
 def move_durably(source: Path, target: Path) -> None:
     """Rename a finished file over another on the same disk, its bytes made durable first."""
-    with source.open("r+b") as stream:
+    with about(target), source.open("r+b") as stream:
         os.fsync(stream.fileno())
     source.replace(target)

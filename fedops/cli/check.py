@@ -31,11 +31,14 @@ def check_command(file: Path | None, record: Path | None, base: Path | None, pla
     \b
     fedops check update.safetensors --record submission.json --base global.safetensors
     fedops check --plan check.json --format json
+    fedops check policies/aggregation.yaml
 
     Without --base only the file itself is checked: container, names, finite values.
-    A FILE that ends with .json is a record. Exit code 3 if anything would be refused.
+    A FILE that ends with .json is a record, one that ends with .yaml what leads write: it is read as CI reads main's.
+    Exit code 3 if anything would be refused.
     """  # noqa: D301 click reads the control character, which marks a paragraph that is not to be wrapped
     from fedops.app.check import Outside, check_file, check_plan
+    from fedops.app.check_policy import check_policy
     from fedops.cli import wire
     from fedops.cli.scratch import command_folder
 
@@ -51,7 +54,11 @@ def check_command(file: Path | None, record: Path | None, base: Path | None, pla
     )
     with command_folder():
         checked = check_plan(plan, outside) if plan is not None else ()
-        if file is not None:
+        if file is not None and file.suffix == ".yaml":
+            if record is not None or base is not None:
+                raise click.UsageError("--record and --base go with a model")
+            checked = (check_policy(file),)
+        elif file is not None:
             is_record = file.suffix == ".json" and record is None
             checked = check_file(None if is_record else file, file if is_record else record, base, outside)
     ok = all(item.ok for item in checked)

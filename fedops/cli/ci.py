@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from fedops.cli.ci_again import again as again_command
-from fedops.cli.ci_decided import decided, why_not, word
+from fedops.cli.ci_decided import RULES, decided, why_not, word
 from fedops.cli.ci_pulls import inspect, merge
 from fedops.cli.ci_retain import retain
 from fedops.cli.console import Format, document, emit, format_option, say, say_findings
@@ -46,7 +46,8 @@ def aggregate(input_commit: str, decided_at: str, github_output: Path | None, fm
     from fedops.app.next_version import prepare
     from fedops.app.snapshot import snapshot
     from fedops.app.version_pulls import look
-    from fedops.cli.wire import noting_uploads, open_context
+    from fedops.cli.uploads import noting_uploads
+    from fedops.cli.wire import open_context
 
     at = moment(decided_at)
     with open_context() as (_, plain):
@@ -58,7 +59,8 @@ def aggregate(input_commit: str, decided_at: str, github_output: Path | None, fm
     write_outputs(
         github_output, {"proposal": plan.ticket.text if plan.ticket else "", "skipped": compact(plan.skipped)}
     )
-    why = why_not(plan.decision, stray=False) or "it does not recompute"
+    rules = [f for f in plan.findings if f.slug == RULES]
+    why = why_not(plan.decision, rules) or "it does not recompute"
     text = f"proposed {plan.ticket.text}" if plan.ticket else f"no version now: {why}"
     ok = not errors(plan.findings)
     result = document("propose", ok=ok, changed=any(uploads), findings=plan.findings)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fedops.core.facts import Decision
     from fedops.core.findings import Finding
 
+RULES = "policy_invalid"  # slug: the policy asks for what this version of fedops does not compute
+
 
 @dataclass(frozen=True)
 class Decided:
@@ -20,7 +22,7 @@ class Decided:
 
     Attributes:
         decision: what the policy says; None where people have made the version already.
-        strays: tags that forbid a version.
+        stops: what forbids a version, whatever was handed in: tags, or rules that are not computed here.
         reviews: what was done with pull requests that bring versions.
     """
 
@@ -28,7 +30,7 @@ class Decided:
     at: dt.datetime
     due: bool
     decision: Decision | None
-    strays: Sequence[Finding]
+    stops: Sequence[Finding]
     reviews: Sequence[str] = ()
 
 
@@ -43,6 +45,7 @@ def decided(ctx: Context, *, tending: bool = False) -> Decided:
     from fedops.app.reconcile import stray_tags
     from fedops.app.version_pulls import look
     from fedops.app.version_review import tend
+    from fedops.app.why_waits import unavailable_rules
 
     main = refreshed(ctx)
     strays = stray_tags(ctx, main)
@@ -54,7 +57,7 @@ def decided(ctx: Context, *, tending: bool = False) -> Decided:
     else:
         counting = look(ctx.repository, ctx.forge, main, ctx.forge.open_pulls()).counting
     due, decision = due_now(ctx, main, now, counting)
-    return Decided(main, now, due and not strays, decision, strays, reviews)
+    return Decided(main, now, due and not strays, decision, (*strays, *unavailable_rules(main)), reviews)
 
 
 def word(value: bool) -> str:
@@ -62,12 +65,14 @@ def word(value: bool) -> str:
     return "true" if value else "false"
 
 
-def why_not(decision: Decision | None, *, stray: bool) -> str:
+def why_not(decision: Decision | None, stops: Sequence[Finding]) -> str:
     """Why there is no version now, in words.
 
     Args:
-        stray: there are version tags that nobody published.
+        stops: what forbids a version.
     """
     from fedops.render.reconcile import decision_text
 
-    return "version tags that nobody published" if stray else decision_text(decision)
+    if any(f.slug != RULES for f in stops):
+        return "version tags that nobody published"
+    return "main asks for rules that are not computed here" if stops else decision_text(decision)

@@ -12,7 +12,7 @@ import click
 from fedops.cli.ci_decided import decided, why_not, word
 from fedops.cli.console import TEMPORARY, Format, answer, document, emit, format_option, say, say_findings
 from fedops.cli.job_values import compact, output_option, verdicts_bytes, write_outputs
-from fedops.core.errors import ForgeError
+from fedops.core.errors import FedopsError, ForgeError
 from fedops.core.findings import errors
 from fedops.core.ids import GlobalVersion
 from fedops.render.text import printable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedops.app.context import Context
     from fedops.app.inspect import Judgement
     from fedops.app.pull_pass import PullPass
+    from fedops.app.snapshot import Snapshot
     from fedops.core.facts import Pull
 
 
@@ -47,10 +48,13 @@ def inspect(pull: int | None, head: str | None, github_output: Path | None, fmt:
             moved = f"pull request #{pull}: its head is {pulls[0].head[:12]} -> {printable(head)[:12]}"
             raise ForgeError(moved, hint="the newer head has a run of its own", slug="head_moved", cause="temporary")
         judged = inspect_all(ctx, main, pulls) if pull is None else (inspect_pull(ctx, main, pulls[0], BytesMemory()),)
+        unusable = _why_unusable(main)
     findings = [f for j in judged for f in j.verdict.findings]
     verdicts = dump_verdicts(judged)
     output = fitted(verdicts)
     write_outputs(github_output, {"verdicts": compact(output)})
+    if unusable:
+        say(f"note: {unusable}; only leads' own changes are judged")
     if len(judged) < len(pulls):
         say(f"note: {len(pulls) - len(judged)} pull request(s) are left to the next run")
     if github_output is not None and len(output["verdicts"]) < len(judged):
@@ -65,6 +69,15 @@ def inspect(pull: int | None, head: str | None, github_output: Path | None, fmt:
         answer(findings)
         if any(j.verdict.state == "pending" for j in judged):
             raise click.exceptions.Exit(TEMPORARY)
+
+
+def _why_unusable(main: Snapshot) -> str:
+    """What is wrong with main's documents; empty: they can be used."""
+    try:
+        main.require_documents()
+    except FedopsError as e:
+        return printable(e.message)
+    return ""
 
 
 def _judged_line(judged: Judgement) -> str:
@@ -91,7 +104,9 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
         judged = load_verdicts(data, pulls)
         run = _merge_each(ctx, pulls, judged)
         remembered = run.end()
-        retagged = restore_tags(ctx, refreshed(ctx))
+        main = refreshed(ctx)
+        main.require_documents()  # of a lead's change that mends one, it was said already
+        retagged = restore_tags(ctx, main)
         now = decided(ctx, tending=True)
         # Here, since of the jobs that always run this one alone may write to the repository, and to its releases.
         paged = repair_page(ctx, now.main)
@@ -106,11 +121,11 @@ def merge(verdicts: str, github_output: Path | None, fmt: Format) -> None:
     write_outputs(github_output, outputs)
     lines = [f"#{m.judgement.pull.number}  {m.outcome}" for m in done]
     lines += map(printable, now.reviews)
-    lines.append("a version is due" if now.due else f"no version now: {why_not(now.decision, stray=bool(now.strays))}")
+    lines.append("a version is due" if now.due else f"no version now: {why_not(now.decision, now.stops)}")
     lines += ["something is left: run it again"] * left
     lines += [f"{GlobalVersion(number).tag}  made again" for number in retagged.numbers]
     lines += [f"{GlobalVersion(now.main.version.version).tag}  has its page"] * paged
-    findings = [*run.failed, *now.strays, *retagged.findings]
+    findings = [*run.failed, *now.stops, *retagged.findings]
     changed = remembered or paged or any(m.changed for m in done) or bool(retagged.numbers) or bool(now.reviews)
     emit(fmt, document("merge", ok=not findings, changed=changed, findings=findings) | outputs, "\n".join(lines))
     if fmt == "text":

@@ -7,11 +7,13 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import click
 
+from fedops.core.disk import disk_fault
 from fedops.core.errors import ConfigError, FedopsError
 from fedops.core.findings import Finding, as_json, errors, hint, message
 from fedops.render.text import clean
@@ -47,8 +49,23 @@ def emit(fmt: str, result: Mapping[str, Any], text: str) -> None:
 
 def say(text: str) -> None:
     """A line for people on stderr; it does not go on in a line of progress."""
-    click.echo("\n" + text if TerminalProgress.drawing else text, err=True)
+    _to_stderr("\n" + text if TerminalProgress.drawing else text)
     TerminalProgress.drawing = False
+
+
+def _to_stderr(text: str, *, nl: bool = True) -> None:
+    with for_people():
+        click.echo(text, err=True, nl=nl)
+
+
+@contextmanager
+def for_people() -> Iterator[None]:
+    """Print to stderr; where a full disk takes no more of it, the command goes on all the same."""
+    try:
+        yield
+    except OSError as e:
+        if disk_fault(e) is None:
+            raise
 
 
 def say_findings(findings: Sequence[Finding]) -> None:
@@ -88,7 +105,8 @@ def report_error(error: FedopsError, fmt: str = "text", command: str = "error") 
 
 def report_usage(error: click.ClickException, fmt: str, command: str) -> int:
     """Tell what is wrong with the command line, with its usage, and return the exit code."""
-    error.show()
+    with for_people():
+        error.show()
     if fmt == "json":
         _emit_fault(command, "usage", "permanent", error.format_message(), "")
     return error.exit_code
@@ -163,11 +181,11 @@ class TerminalProgress:
     def finish(self, task: int, note: str = "") -> None:
         what, total, unit, done = self._tasks[task]
         end = note or f"{done if total is None else total} {unit}"
-        click.echo(f"\r{what}: {end}\x1b[K" if self._tty else f"{what}: {end}", err=True)
+        _to_stderr(f"\r{what}: {end}\x1b[K" if self._tty else f"{what}: {end}")
         TerminalProgress.drawing = False
 
     def _draw(self, task: int) -> None:
         if self._tty:
             what, total, unit, done = self._tasks[task]
-            click.echo(f"\r{what}: {done}{'' if total is None else f'/{total}'} {unit}\x1b[K", err=True, nl=False)
+            _to_stderr(f"\r{what}: {done}{'' if total is None else f'/{total}'} {unit}\x1b[K", nl=False)
             TerminalProgress.drawing = True

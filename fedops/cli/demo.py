@@ -19,13 +19,15 @@ import click
 from fedops.app.demo import HYPERPARAMETERS, SHARES, Told, play
 from fedops.app.demo_stage import Ran, Stage
 from fedops.app.demo_trouble import LEADS
-from fedops.cli.console import NO, Format, document, emit, format_option, say
+from fedops.cli.console import NO, TEMPORARY, Format, document, emit, format_option, say
+from fedops.core.disk import about, no_room
 from fedops.core.errors import ConfigError, FedopsError
 
 if TYPE_CHECKING:
     from fedops.adapters.demo_data import DemoData
 
 CODE = ("client.py", "rogue.py")
+ROOM_BYTES = 1 << 20  # with less a disk is full
 MARKER = ".fedops-demo"  # only a folder that has it is ever removed
 KEPT = ("SYSTEMROOT", "TMPDIR", "PYTHONPATH", "COVERAGE_PROCESS_START")
 
@@ -81,8 +83,16 @@ class Processes:
             raise ConfigError(f"{command[0]}: not found", hint="install git 2.34 or newer") from e
         if done.returncode not in expect:
             shown = " ".join(command[2:] if command[0] == sys.executable else command)
-            raise FedopsError(f"demo: {shown} in {folder.name}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            raise _failed(f"{shown} in {folder.name}", done, full=shutil.disk_usage(folder).free < ROOM_BYTES)
         return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def _failed(what: str, done: subprocess.CompletedProcess[str], *, full: bool) -> FedopsError:
+    """The error for a command of the demo that ended badly; a full disk is not its fault, which git may not say."""
+    full = full or no_room(done.stdout + done.stderr)
+    message = f"demo: {what}: exit {done.returncode}\n{done.stdout}{done.stderr}".rstrip()
+    hint = "make room there, then `fedops demo --replace`, which begins anew" if full else ""
+    return FedopsError(message, hint=hint, cause="temporary" if full or done.returncode == TEMPORARY else "permanent")
 
 
 @click.command("demo")
@@ -106,8 +116,6 @@ class Processes:
 def demo_command(folder: Path, versions: int, replace: bool, workflows: str | None, fmt: Format) -> None:
     """Play a federation of four hospitals: real git, real signatures, real data (scikit-learn's breast-cancer table)."""
     from fedops.adapters import demo_data
-    from fedops.adapters.ssh_keygen import make_key
-    from fedops.adapters.yaml_edit import RoundTripEditor
     from fedops.render.demo import demo_text
 
     folder = folder.resolve()
@@ -117,6 +125,20 @@ def demo_command(folder: Path, versions: int, replace: bool, workflows: str | No
 
         find_act(os.environ.get("PATH", os.defpath))
     _make_room(folder, replace)
+    with about(folder):
+        result = _played(folder, data, versions, workflows=workflows is not None)
+    ok = result["verified"]["ok"] == result["verified"]["versions"]
+    path = "" if shutil.which("fedops") else str(Path(sys.executable).parent)
+    emit(fmt, document("demo", ok=ok, changed=True, **result), demo_text(result, _shown(folder), path))
+    if not ok:
+        raise click.exceptions.Exit(NO)
+
+
+def _played(folder: Path, data: DemoData, versions: int, *, workflows: bool) -> dict[str, Any]:
+    """Play it all, and leave the summary in the folder too."""
+    from fedops.adapters import demo_data
+    from fedops.adapters.ssh_keygen import make_key
+    from fedops.adapters.yaml_edit import RoundTripEditor
 
     def prepare(site: str, clone: Path) -> None:
         demo_data.save(data.sites[site], clone / "data.npz")
@@ -137,15 +159,11 @@ def demo_command(folder: Path, versions: int, replace: bool, workflows: str | No
         editor=RoundTripEditor(),
         keys=keys,
         workers=os.cpu_count() or 1,
-        workflows=workflows is not None,
+        workflows=workflows,
     )
     result = summary(stage, play(stage, versions), data)
     (folder / "summary.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
-    ok = result["verified"]["ok"] == result["verified"]["versions"]
-    path = "" if shutil.which("fedops") else str(Path(sys.executable).parent)
-    emit(fmt, document("demo", ok=ok, changed=True, **result), demo_text(result, _shown(folder), path))
-    if not ok:
-        raise click.exceptions.Exit(NO)
+    return result
 
 
 def _make_room(folder: Path, replace: bool) -> None:

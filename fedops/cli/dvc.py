@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -64,9 +66,17 @@ def _run(arguments: tuple[str, ...]) -> None:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("DVC_SITE_CACHE_DIR", str(Path(cache, "fedops", "dvc")))
     from fedops.adapters.dvc_command import run_dvc
-    from fedops.cli.wire import dvc_stores
+    from fedops.adapters.dvc_sweep import sweep
+    from fedops.cli.scratch import command_folder
+    from fedops.cli.wire import dvc_stores, federation_root
+    from fedops.core.errors import ConfigError
 
-    code = run_dvc(arguments, dvc_stores())
+    with suppress(ConfigError):  # no federation, as for `dvc get URL`
+        sweep(federation_root(Path.cwd()), now=time.time())
+    with (
+        command_folder()
+    ):  # so that the clones which DVC makes of other repositories do not outlive it, if it is killed
+        code = run_dvc(arguments, dvc_stores())
     if code != 0:
         raise click.exceptions.Exit(code)
 

@@ -17,6 +17,7 @@ from fedops.cli import init_options as options
 from fedops.cli.console import Format, answer, document, dry_run_option, emit, format_option, say, say_findings
 from fedops.cli.scratch import command_folder
 from fedops.cli.wheel import parse_wheel, wheel_hash_option, wheel_url_option
+from fedops.core.disk import disk_fault
 from fedops.core.errors import ConfigError
 from fedops.core.findings import errors
 from fedops.core.ids import FEDERATION_PATH, VERSION_PATH, GlobalVersion
@@ -193,5 +194,6 @@ def _store(url: str, *, base: Path, shared: bool, dry_run: bool) -> Store:
             try:
                 (base / folder).mkdir(parents=True, exist_ok=True)
             except OSError as e:
-                raise ConfigError(f"store {base / folder}: the folder cannot be made: {e.strerror}") from e
+                said = f"store {base / folder}: the folder cannot be made: {e.strerror}"
+                raise disk_fault(e, f"store {base / folder}") or ConfigError(said) from e
     return wire.store(url, relative_to=base, registries=wire.registries_of(url))

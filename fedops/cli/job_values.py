@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fedops.core.disk import disk_fault
 from fedops.core.errors import ConfigError
 from fedops.core.ids import BlobId, CommitId, is_hex
 
@@ -125,7 +126,7 @@ def write_outputs(path: Path | None, outputs: Mapping[str, str]) -> None:
         with path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as e:
-        raise ConfigError(f"--github-output {path}: {e.strerror}") from e
+        raise disk_fault(e, str(path)) or ConfigError(f"--github-output {path}: {e.strerror}") from e
 
 
 def compact(value: object) -> str:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say, say_findings
+from fedops.cli.console import Format, document, dry_run_option, emit, format_option, say_findings
 from fedops.cli.group import Group
+from fedops.cli.joining import DEFAULT_KEY
 from fedops.cli.lead_change import pull_request_option, writing
 from fedops.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedops.app.change_main import Writing
     from fedops.app.context import Context
-    from fedops.app.join import Joined
     from fedops.app.roster import RosterChange, State
     from fedops.core.settings import Site
     from fedops.core.starter import Starter
     from fedops.ports import YamlEditor
-
-DEFAULT_KEY = Path(".fedops", "id_ed25519")
 
 
 @click.group("site", cls=Group)
@@ -196,14 +195,17 @@ def join_command(
     account_id: int | None,
     fmt: Format,
 ) -> None:
-    """Set this clone up as a site's, and say what a lead still has to do. Nothing leaves this machine.
+    """Set this clone up as a site's, and say what a lead still has to do. Nothing but this clone is changed.
+
+    On GitHub it asks whose account the token in the environment is, if there is one.
 
     With --bundle the clone is made, too: in a folder of the federation's name, below the current one.
     """
     from fedops.app.join import Applicant, demand_free_clone, join
     from fedops.app.starter import demand_federation
+    from fedops.cli.joining import join_text, private_key, public_key, whoami
     from fedops.cli.starter import prepared_clone
-    from fedops.cli.wire import open_context
+    from fedops.cli.wire import open_context, read_federation
 
     starter: Starter | None = None
     folder: Path | None = None
@@ -219,9 +221,10 @@ def join_command(
         if starter is not None:
             demand_federation(ctx, starter)
         checked = demand_free_clone(root, site)
-        private = _private_key(root, key, f"{checked}@fedops", generate=generate_key)
-        public = _public_key(private)
-        joined = join(ctx, root, Applicant(checked, private, public, login, account_id))
+        private = private_key(root, key, f"{checked}@fedops", generate=generate_key)
+        public = public_key(private)
+        who = Applicant(checked, private, public, login, account_id)
+        joined = join(ctx, root, who, partial(whoami, ctx.forge, read_federation(root).forge))
     result = document(
         "join",
         ok=True,
@@ -233,54 +236,9 @@ def join_command(
         public_key=public,
         key_known=joined.key_known,
         line=joined.line,
+        unknown=dict(joined.unknown),
         findings=joined.findings,
     )
-    emit(fmt, result, _join_text(joined, private))
+    emit(fmt, result, join_text(joined, private))
     if fmt == "text":
         say_findings(joined.findings)
-
-
-def _private_key(root: Path, key: Path | None, comment: str, *, generate: bool) -> Path | None:
-    """The key that signs: the named one, the one noted before, or the default place; made if asked for."""
-    from fedops.adapters.ssh_keygen import make_key
-    from fedops.app.site_state import read_site_state
-
-    state = read_site_state(root)
-    if key is not None:
-        path = key.expanduser().absolute()
-    elif state is not None and state.key:
-        path = Path(state.key)
-    else:
-        path = root / DEFAULT_KEY
-        if not path.exists() and not generate:
-            return None
-    if generate and not path.exists():
-        make_key(path, comment)
-        say(f"made a new key: {path}")
-    return path
-
-
-def _public_key(private: Path | None) -> str | None:
-    from fedops.adapters.ssh_keygen import is_open_to_others, public_key_of
-
-    if private is None:
-        return None
-    public = public_key_of(private)
-    if is_open_to_others(private):
-        say(f"warning: {private}: other users of this machine may read this private key")
-        say(f"  hint: chmod 600 {private}")
-    return public
-
-
-def _join_text(joined: Joined, private: Path | None) -> str:
-    lines = [
-        f"this clone is {joined.site}'s; " + (f"signs with {private}" if private else "it has no key and signs nothing")
-    ]
-    if joined.state is None:
-        lines.append("the roster on main does not have this site yet")
-    else:
-        key = "" if private is None else (", with this key" if joined.key_known else ", but not this key")
-        lines.append(f"the roster on main has this site: {joined.state}{key}")
-    if joined.line is not None and not joined.findings:
-        lines += ["send this line to a lead, who runs it:", f"  {joined.line}"]
-    return "\n".join(lines)

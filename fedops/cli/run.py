@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedops.cli.console import NO, Format, document, emit, format_option, say, say_findings
+from fedops.cli.console import NO, Format, document, emit, for_people, format_option, say, say_findings
 from fedops.cli.params import site_here, site_option
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _tell(told: Told, site: SiteId, clock: Clock) -> None:
     say(f"{time_text(clock.now())} {first}")
     for line in more:
         say(line)
-    sys.stderr.flush()
+    with for_people():
+        sys.stderr.flush()
 
 
 def _finish(ran: Ran, site: SiteId, fmt: Format) -> None:

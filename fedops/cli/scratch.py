@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fedops.core.disk import about
+
 PREFIX = "fedops-scratch-"
 LOCK = ".fedops-scratch"
 STALE_SECONDS = 3600.0  # to make a folder and to lock it takes much less
@@ -56,7 +58,11 @@ else:
         """An empty folder for the length of the block; before, those of killed processes are removed."""
         sweep(Path(tempfile.gettempdir()))
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        held = _hold(folder)
+        try:
+            held = _hold(folder)
+        except OSError:  # of a full disk: there is nothing in it yet
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         try:
             yield folder
         finally:
@@ -68,9 +74,14 @@ else:
         """Lock a new folder; it has its lock's name only when it is locked, so that no sweep comes in between."""
         new = folder / _NEW
         held = os.open(new, _FILE | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(held, _here())
-        if _take(held):  # else the file system knows no locks, and nobody ever sweeps this folder
-            new.rename(folder / LOCK)
+        try:
+            with about(new):
+                os.write(held, _here())
+            if _take(held):  # else the file system knows no locks, and nobody ever sweeps this folder
+                new.rename(folder / LOCK)
+        except OSError:
+            os.close(held)
+            raise
         return held
 
     def sweep(parent: Path) -> None:

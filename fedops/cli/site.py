@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from fedops.cli.console import NO, Format, document, dry_run_option, emit, format_option, say, say_findings
+from fedops.cli.console import NO, Format, document, dry_run_option, emit, for_people, format_option, say, say_findings
 from fedops.cli.params import parse_metrics, parse_version, site_here, site_option
 from fedops.core.errors import ConfigError
 from fedops.core.facts import Json
@@ -96,7 +96,7 @@ def train_command(
       FEDOPS_CONFIG  {"hyperparameters": …, "version": 8}, as JSON
       FEDOPS_SITE, FEDOPS_VERSION
     """  # noqa: D301 click takes a real backspace for "do not wrap"
-    from fedops.app.train import LastVersion, TrainedNow, train
+    from fedops.app.train import LastVersion, Refused, TrainedNow, train
     from fedops.cli.wire import open_context
 
     trainer = trainer_of(client, command)
@@ -113,6 +113,10 @@ def train_command(
     if isinstance(got, LastVersion):
         _tell_last("train", got, fmt, result=None, update=None, log=None)
         return
+    if isinstance(got, Refused):
+        if fmt == "text":
+            say(f"the update is not taken; it is kept for looking at: {shown(got.kept)}")
+        _refuse("train", got.findings, fmt, kept=str(got.kept))
     if not isinstance(got, TrainedNow):
         _refuse("train", got, fmt)
     _tell_training(got, fmt)
@@ -239,9 +243,9 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _refuse(command: str, findings: tuple[Finding, ...], fmt: Format) -> NoReturn:
+def _refuse(command: str, findings: tuple[Finding, ...], fmt: Format, **rest: Json) -> NoReturn:
     """Say why, and leave with exit code 3."""
-    emit(fmt, document(command, ok=False, changed=False, findings=findings), "")
+    emit(fmt, document(command, ok=False, changed=False, findings=findings, **rest), "")
     if fmt == "text":
         say_findings(findings)
     raise click.exceptions.Exit(NO)
@@ -276,8 +280,9 @@ def trainer_of(client: str | None, command: str | None) -> Trainer:
 
 def _echo(data: bytes) -> None:
     """Pass on what the site's code prints: to stderr, since stdout carries the result alone."""
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+    with for_people():
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
 
 
 def read_overrides(path: Path) -> Mapping[str, Json]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedops.cli.console import say
+from fedops.core.disk import disk_fault
 from fedops.core.errors import ConfigError
 from fedops.core.ids import SiteId
 
@@ -36,7 +37,7 @@ def write_starter(ctx: Context, site: SiteId, entry: Site, path: Path) -> bool:
     try:
         path.write_bytes(data)
     except OSError as e:
-        raise ConfigError(f"{path}: cannot be written: {e.strerror}") from e
+        raise disk_fault(e, str(path)) or ConfigError(f"{path}: cannot be written: {e.strerror}") from e
     say(f"starter of {site}: {path}; send it to the site, who runs: fedops join --bundle {path.name} --generate-key")
     return True
 

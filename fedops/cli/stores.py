@@ -51,7 +51,7 @@ class Registries:
             self._opened[url] = RegistryStore(
                 address,
                 clock=self._clock,
-                lookup=registry_lookup(self._environ, self._home),
+                lookup=registry_lookup(self._environ, self._home, asked=address.host),
                 token_hosts=frozenset(self._environ.get(TOKEN_HOST, "").split()),
                 progress=self._progress,
             )
@@ -64,8 +64,11 @@ class Registries:
         self._opened.clear()
 
 
-def registry_lookup(environ: Mapping[str, str], home: str | None) -> Lookup:
+def registry_lookup(environ: Mapping[str, str], home: str | None, *, asked: str = "HOST") -> Lookup:
     """Who we are to a host: the environment's user for its one host, then the docker configuration, then a job's token.
+
+    Args:
+        asked: the host that is about to be asked, for the hint; whether the password is for it only its owner knows.
 
     Raises:
         ConfigError: a user without a password, or the other way round, or for no known host.
@@ -83,10 +86,14 @@ def registry_lookup(environ: Mapping[str, str], home: str | None) -> Lookup:
         return saved
     if not username or not password:
         absent = PASSWORD if username else USERNAME
-        raise ConfigError(f"{absent}: not set, but its twin is", hint="set both, or none and `docker login`")
+        hint = "set both, or none and `docker login`"
+        raise ConfigError(f"{absent}: not set, but its twin is", hint=hint, slug="credentials_incomplete")
     host = environ.get(HOST) or (parse_registry_url(home).host if home is not None and home.startswith(SCHEME) else "")
     if not host:
-        raise ConfigError(f"{USERNAME}: for which registry?", hint=f"set {HOST} to its host", slug="credential_scope")
+        hint = (
+            f"export {HOST}={asked} if it is for that one; else unset {USERNAME} {PASSWORD}, and `docker login {asked}`"
+        )
+        raise ConfigError(f"{USERNAME}: for which registry?", hint=hint, slug="credential_scope")
     return bound_to(host, Credentials(username, password), saved)
 
 

@@ -16,9 +16,9 @@ from fedops.core.findings import Finding, as_json, errors, finding
 from fedops.core.ids import GlobalVersion
 
 if TYPE_CHECKING:
+    from fedops.adapters.git_repo import GitRepository
     from fedops.app.recompute import Level
     from fedops.app.verify import Checked
-    from fedops.ports import Repository
 
 
 @click.command("verify")
@@ -61,14 +61,13 @@ def verify_command(
     from fedops.render.verify import verify_text
 
     numbers = [_number(v) for v in versions]
-    with open_clone() as (ctx, fsck):
+    with open_clone() as (ctx, clone):
         known = KnownBytes(Work(federation_root(Path.cwd())).verified, trust=remembered)
         if not no_fetch:
-            _fetch(ctx.repository)
-        done = [
-            _asked(one, asked)
-            for one in verify(ctx, tip_of(ctx.repository), None if every else numbers, fsck=fsck, known=known)
-        ]
+            _fetch(clone)
+        wanted = None if every else numbers
+        checked = verify(ctx, tip_of(clone), wanted, fsck=clone.fsck, seen=clone.seen_main(), known=known)
+        done = [_asked(one, asked) for one in checked]
         if not any(errors(one.findings) for one in done):
             with suppress(OSError):  # a clone that may only be read is verified all the same
                 known.save()
@@ -98,10 +97,10 @@ def audit(fmt: Format) -> None:
     from fedops.cli.wire import open_clone
     from fedops.render.verify import audit_text
 
-    with open_clone() as (ctx, fsck):
-        _fetch(ctx.repository)
-        main = tip_of(ctx.repository)
-        done = list(verify(ctx, main, None, fsck=fsck))
+    with open_clone() as (ctx, clone):
+        _fetch(clone)
+        main = tip_of(clone)
+        done = list(verify(ctx, main, None, fsck=clone.fsck, seen=clone.seen_main()))
         beside = standing(ctx, main)
     findings, rows, whole = parts(done)
     findings += beside.findings
@@ -130,24 +129,21 @@ def _row(one: Checked) -> dict[str, Any]:
     }
 
 
-def _fetch(repository: Repository) -> None:
+def _fetch(repository: GitRepository) -> None:
     """Fetch; a damaged clone cannot always, and then is judged as it is, which names the damage.
 
     Raises:
         GitError: the clone is whole, so that it is the origin or the connection.
     """
-    from fedops.adapters.git_repo import GitRepository
-
     try:
         repository.fetch()
     except GitError as e:
-        assert isinstance(repository, GitRepository)
         if not _is_damaged(repository):
             raise
         say(f"warning: {e.message}; this clone is damaged and is judged as it is")
 
 
-def _is_damaged(repository: Any) -> bool:
+def _is_damaged(repository: GitRepository) -> bool:
     try:
         return bool(repository.fsck())
     except GitError as e:

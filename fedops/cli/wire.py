@@ -7,10 +7,11 @@ import datetime as dt
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from fedops import __version__
 from fedops.core.errors import ConfigError, MainFileError
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from fedops.adapters.git_repo import GitRepository
     from fedops.app.context import Context
     from fedops.cli.stores import Registries
-    from fedops.core.facts import Artifact
     from fedops.core.settings import Federation
-    from fedops.ports import Forge, Models, Progress, Store
+    from fedops.ports import Forge, Models, Progress, Repository, Store
 
 
 class SystemClock:
@@ -44,21 +44,29 @@ def models() -> Models:
 
 
 def store(
-    url: str, *, relative_to: Path, registries: Registries | None = None, progress: Progress | None = None
+    url: str,
+    *,
+    relative_to: Path,
+    registries: Registries | None = None,
+    progress: Progress | None = None,
+    main: Repository | None = None,
 ) -> Store:
     """Open a store by its URL.
 
     Args:
         registries: opens those in registries; None: one for this use, which knows of no federation.
         progress: told of the bytes that a folder takes or gives; registries know whom they tell.
+        main: a clone, whose main says whether a folder must have models; None: nobody does.
 
     Raises:
         ConfigError: not the URL of a store.
     """
     if url.startswith("ocidir:"):
         from fedops.adapters.store_layout import LayoutStore
+        from fedops.app.founded import has_models
 
-        return LayoutStore(relative_to / url.removeprefix("ocidir:"), progress=progress)
+        filled = partial(has_models, main, url) if main is not None else None
+        return LayoutStore(relative_to / url.removeprefix("ocidir:"), progress=progress, has_models=filled)
     return (registries or registries_of(None)).open(url)
 
 
@@ -220,7 +228,7 @@ def open_context(start: Path | None = None, *, key: Path | None = None) -> Itera
             Context(
                 repository=repo,
                 forge=forge(federation, repo, key or signing_key(root)),
-                stores=lambda url: store(url, relative_to=base, registries=registries, progress=progress),
+                stores=lambda url: store(url, relative_to=base, registries=registries, progress=progress, main=repo),
                 models=models(),
                 clock=SystemClock(),
                 progress=progress,
@@ -240,45 +248,21 @@ def with_late_stores(ctx: Context, root: Path) -> Context:
     inner = ctx.stores
 
     def opened(url: str) -> Store:
-        return store(url, relative_to=origin_folder(repo, root)) if url.startswith("ocidir:") else inner(url)
+        if not url.startswith("ocidir:"):
+            return inner(url)
+        return store(url, relative_to=origin_folder(repo, root), main=repo)
 
     return dataclasses.replace(ctx, stores=opened)
 
 
-class _NotingStore:
-    """A store that notes, for each model put, whether it was not there yet as it is now."""
-
-    def __init__(self, inner: Store, models: Models, uploads: list[bool]) -> None:
-        self._inner, self._models, self._uploads = inner, models, uploads
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def put(self, repository: str, file: Path, annotations: Mapping[str, str], config: bytes = b"{}") -> Artifact:
-        from fedops.core.artifacts import md5_tag
-
-        before = self._inner.resolve(f"{repository}:{md5_tag(self._models.digests(file)[1])}")
-        stored = self._inner.put(repository, file, annotations, config)
-        self._uploads.append(before != stored.manifest)
-        return stored
-
-
-def noting_uploads(ctx: Context) -> tuple[Context, list[bool]]:
-    """The context with stores that note each upload: True for one that the store did not have."""
-    uploads: list[bool] = []
-    stores = ctx.stores
-    noting = lambda url: cast("Store", _NotingStore(stores(url), ctx.models, uploads))  # noqa: E731 one use
-    return dataclasses.replace(ctx, stores=noting), uploads
-
-
 @contextmanager
-def open_clone(start: Path | None = None) -> Iterator[tuple[Context, Callable[[], Sequence[str]]]]:
-    """Like open_context, for commands that judge the clone itself: gives also the lister of damaged git objects."""
+def open_clone(start: Path | None = None) -> Iterator[tuple[Context, GitRepository]]:
+    """Like open_context, for commands that judge the clone itself, and what it remembers."""
     with open_context(start) as (_, ctx):
         from fedops.adapters.git_repo import GitRepository
 
         assert isinstance(ctx.repository, GitRepository)
-        yield ctx, ctx.repository.fsck
+        yield ctx, ctx.repository
 
 
 @contextmanager

@@ -88,6 +88,8 @@ Slug = Literal[
     "merge_in_future",
     "merged_by_hand",
     "foreign_file",
+    "global_restored",
+    "main_rewritten",
     "credential_scope",
     "auth_failed",
     "rate_limited",
@@ -114,7 +116,7 @@ CATALOGUE: dict[Slug, Rule] = {
         "FO-101",
         "a policy cannot be used",
         "correct the file and push it to main; `fedops doctor` reads it as CI does",
-        "Policies are reviewed files that decide what is merged. One that cannot be read stops everything, so that nothing is decided by accident.",
+        "Policies are reviewed files that decide what is merged. One that cannot be read stops everything, so that nothing is decided by accident. One that asks for a strategy or privacy that this version does not compute stops the next version alone: submissions are judged and merged, and sites are told, as before.",
     ),
     "file_kept": _R(
         "FO-102",
@@ -460,8 +462,8 @@ CATALOGUE: dict[Slug, Rule] = {
     "tag_moved": _R(
         "FO-401",
         "a version tag is not the one that was made with the version",
-        "`fedops verify` says which commit it should name; ask the lead",
-        "Tags name versions for everybody. One that moved, lost its message or was made by hand names something else.",
+        "a lead deletes it on origin (`git push origin :refs/tags/TAG`), and `fedops ci reconcile` makes the right one; where main has lost that version, main gets it back first",
+        "Tags name versions for everybody. One that moved, lost its message or was made by hand names something else. One above main's version says that main has lost a version, by `git revert` or by a push with force, or that somebody made a tag of none.",
     ),
     "tag_name_invalid": _R(
         "FO-402",
@@ -502,8 +504,8 @@ CATALOGUE: dict[Slug, Rule] = {
     "lineage_broken": _R(
         "FO-408",
         "the history of main is not the one that fedops makes",
-        "see the commit named; ask the lead what happened",
-        "Each version is one commit on main that changes global/ alone and follows from the one before.",
+        'ask who pushed the commit named. One that is no version is taken back by `git revert`, a version never; the page "how to repair main" goes through the cases',
+        "Each version is one commit on main that changes global/ alone and follows from the one before, and nothing else changes global/. A commit that does is told by itself, with the version that main had then, as long as main has what it changed; no version changes by it.",
     ),
     "object_corrupt": _R(
         "FO-409",
@@ -587,10 +589,23 @@ CATALOGUE: dict[Slug, Rule] = {
     ),
     "foreign_file": _R(
         "FO-421",
-        "a file below sites/ on main is none that fedops writes there",
+        "a file below sites/ or global/ on main is none that fedops writes there",
         "if it holds data of patients or customers, tell whoever answers for them first; then a lead removes it (`git rm`, a commit on main): it stays in the history, and in every clone",
-        "A site's folder holds its record and its pointer. Whoever may push to main can put anything beside them with git itself, such as by `git add -A`; fedops neither reads nor uses it.",
+        "A site's folder holds its record and its pointer, global/ the current version's record, metrics and pointer. Whoever may push to main can put anything beside them with git itself, such as by `git add -A`; fedops neither reads nor uses it.",
         "warning",
+    ),
+    "global_restored": _R(
+        "FO-422",
+        "a commit that is no version changed global/; main has it right again",
+        "nothing, once you know who pushed it and why; no version changes by it",
+        "Versions alone change global/. Somebody did it with git itself, such as by `git add -A` or by `git revert` of a version; a later commit took it back, or the next version wrote over it. It stays in main's history, and is told for as long.",
+        "warning",
+    ),
+    "main_rewritten": _R(
+        "FO-423",
+        "a commit that this clone has met on main is not on it any more",
+        "ask the leads who pushed by force; `git log COMMIT` shows what main was. Use no newer version until that is clear; clone anew once main is right",
+        "Whoever may push by force can replace all of main, and what replaces it may verify. Only a clone that met the old main can tell: git notes in each clone what origin's main has been, for some months, and `fedops verify` demands that all of it is still in main's history.",
     ),
     "credential_scope": _R(
         "FO-501",

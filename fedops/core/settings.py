@@ -248,7 +248,9 @@ class StrategySettings(Document):
     """A strategy's name and its own parameters; the strategy checks them."""
 
     model_config = Document.model_config | {"extra": "allow"}
-    name: str = Field(default="fedavg", description="the rule of aggregation; further keys are its own parameters")
+    name: str = Field(
+        default="fedavg", description="fedavg, median, trimmed_mean (beta), krum (f); further keys are these"
+    )
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -259,7 +261,7 @@ class Integers(Document):
     default: IntegerRule = Field(
         default="max", description="for each integer and bool tensor that has no rule of its own"
     )
-    tensors: dict[str, IntegerRule] = Field(default_factory=dict, description="name or pattern of a tensor: its rule")
+    tensors: dict[str, IntegerRule] = Field(default_factory=dict, description="name, or first pattern: its rule")
 
 
 class Privacy(Document):

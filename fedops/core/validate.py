@@ -11,7 +11,7 @@ from fedops.core.parse_pointer import parse_pointer
 from fedops.core.parse_record import draft_of, named_site, parse_draft, parse_record
 from fedops.core.validate_artifact import validate_artifact
 from fedops.core.validate_change import is_submission, validate_change, validate_commit, validate_signature
-from fedops.core.validate_model import norm_faults, validate_metadata, validate_model, validate_specs
+from fedops.core.validate_model import norm_faults, not_finite, validate_metadata, validate_model, validate_specs
 from fedops.core.validate_record import (
     HandedIn,
     Known,
@@ -28,6 +28,7 @@ __all__ = [
     "is_submission",
     "named_site",
     "norm_faults",
+    "not_finite",
     "parse_draft",
     "parse_pointer",
     "parse_record",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -93,6 +94,26 @@ def validate_model(
         return tuple(faults[:MAX_FINDINGS]), None
     length = norm.value()
     return norm_faults(length, policy, where), length
+
+
+def not_finite(update: TensorSource, where: str) -> tuple[Finding, ...]:
+    """All that is not finite in a file, tensor by tensor, with how much of each it is; tensors are read once, in chunks."""
+    faults = (_count(update, name, where) for name in sorted(update.specs) if is_float(update.specs[name]))
+    return tuple(islice((fault for fault in faults if fault is not None), MAX_FINDINGS))
+
+
+def _count(update: TensorSource, name: str, where: str) -> Finding | None:
+    total = element_count(update.specs[name])
+    count, first, got = 0, 0, ""
+    for start in range(0, total, CHUNK):
+        values: F64 = update.read(name, start, min(CHUNK, total - start))
+        bad = ~np.isfinite(values)
+        if bad.any() and not count:
+            at = int(np.argmax(bad))
+            first, got = start + at, str(float(values[at]))
+        count += int(np.count_nonzero(bad))
+    detail = {"tensor": name, "index": first, "values": count, "of": total}
+    return finding("non_finite", where, got=got, detail=detail) if count else None
 
 
 def norm_faults(norm: float, policy: SubmissionPolicy, where: str) -> tuple[Finding, ...]:

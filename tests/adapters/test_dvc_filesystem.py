@@ -11,9 +11,11 @@ import pytest
 from dvc.exceptions import DvcException
 
 from fedops.adapters.dvc_filesystem import StoreFileSystem
-from fedops.core.errors import Cause, StoreError
+from fedops.cli.stores import Registries
+from fedops.cli.wire import SystemClock
+from fedops.core.errors import Cause, ConfigError, StoreError
 from fedops.core.ids import Digest
-from fedops.core.remotes import remote_url
+from fedops.core.remotes import object_url, remote_url
 from fedops.ports import Progress, Store
 from tests.contract.store_backends import BACKENDS, Backend
 from tests.dvc_world import ANNOTATIONS, DATA, MD5, SITE, URL, Seen, opened, path_of, put
@@ -122,6 +124,34 @@ def test_a_store_that_does_not_answer_is_told_once_and_has_nothing(
     for ask in (fs.info, lambda path: fs.get_file(path, str(tmp_path / "got")), lambda path: fs.open(path, "rb")):
         with pytest.raises(DvcException, match="no right to read"):
             ask(path_of())
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        (
+            {"FEDOPS_REGISTRY_USERNAME": "alice", "FEDOPS_REGISTRY_PASSWORD": "s3cret-word"},
+            "FEDOPS_REGISTRY_USERNAME: for which registry?\n  hint: export FEDOPS_REGISTRY_HOST=registry.example:5000 if",
+        ),
+        ({"FEDOPS_REGISTRY_USERNAME": "alice"}, "FEDOPS_REGISTRY_PASSWORD: not set, but its twin is\n  hint: set both"),
+        ({"FEDOPS_REGISTRY_PASSWORD": "s3cret-word"}, "FEDOPS_REGISTRY_USERNAME: not set, but its twin is"),
+    ],
+)
+def test_a_setting_of_ones_own_that_is_wrong_ends_the_command_in_our_words(
+    environ: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    """DVC would say that files are missing, of which there is no telling as long as nobody can ask."""
+    registries = Registries(environ, home="ocidir:store", clock=SystemClock())
+    fs = StoreFileSystem(lambda url, _: registries.open(url), skip_instance_cache=True)
+    path = object_url("oci://registry.example:5000/fed", SITE, MD5)
+    for call in (fs.exists, fs.info, lambda path: fs.get_file(path, str(tmp_path / "got"))):
+        with pytest.raises(DvcException) as caught:
+            call(path)
+        assert str(caught.value).startswith(says)
+        assert "s3cret-word" not in str(caught.value)
+    with pytest.raises(ConfigError) as plain:
+        registries.open("oci://registry.example:5000/fed")
+    assert f"{plain.value.message}\n  hint: {plain.value.hint}" == str(caught.value), "as `fedops pull` says it"
 
 
 def test_an_error_on_the_way_is_in_the_stores_words(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fedops.adapters.forge_git import GitForge
 from fedops.adapters.forge_git_people import claimed
-from fedops.core.errors import ForgeError
+from fedops.core.errors import ForgeError, MainFileError
 from fedops.core.facts import Account, RefUpdate, Review
 from fedops.core.ids import CommitId, RepoPath
 from fedops.ports import Repository
@@ -134,6 +134,18 @@ def test_authors_follow_the_current_roster(world: MemoryGitWorld) -> None:
     assert lena.pull(1).author == Account("claimed:alice", -1)
     push_main(repository, {SITES: before})
     assert lena.pull(1).author == Account("alice-a", 1001)
+
+
+def test_a_roster_that_cannot_be_used_is_for_a_lead_to_mend_and_who_serves_waits(world: MemoryGitWorld) -> None:
+    forge(world, "alice").submit_pull(submission(world, "alice"), "b", "t", "")
+    repository = world.repository("lena")
+    before = files_of(repository, main_of(repository))[SITES]
+    push_main(repository, {SITES: before + b"more: 1\n"})
+    with pytest.raises(MainFileError, match=r"policies/sites\.yaml:\d+: more: unknown key") as caught:
+        forge(world, "lena").open_pulls()
+    assert caught.value.hint == MainFileError.CORRECTED
+    push_main(repository, {SITES: before})
+    assert forge(world, "lena").pull(1).author == Account("alice-a", 1001)
 
 
 def test_a_roster_in_the_pull_itself_changes_nothing(world: MemoryGitWorld) -> None:

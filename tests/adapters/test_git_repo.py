@@ -312,6 +312,22 @@ def test_a_fetch_moves_no_branch_of_the_user_whatever_the_clone_is_set_to(repo: 
     assert git(repo.path, "rev-parse", MAIN) == old
 
 
+def test_a_clone_remembers_what_main_has_been_newest_first(repo: GitRepository, origin: Path) -> None:
+    first = main_of(repo)
+    assert repo.seen_main() in ((), (first,))
+    second = child(repo)
+    assert repo.push([RefUpdate("refs/heads/main", first, second)])
+    assert repo.seen_main() == (second, first)
+    git(origin, "update-ref", "refs/heads/main", first)
+    repo.fetch()
+    assert repo.seen_main() == (first, second)
+    git(repo.path, "reflog", "expire", "--expire=now", "--all")
+    assert repo.seen_main() == ()
+    git(repo.path, "config", "core.logAllRefUpdates", "false")
+    (repo.path / ".git" / "logs" / "refs" / "remotes" / "origin" / "main").unlink()
+    assert repo.seen_main() == ()
+
+
 def test_a_submodule_that_asks_to_be_ignored_is_still_a_change(repo: GitRepository) -> None:
     ask = b'[submodule "s"]\n\tpath = s\n\turl = x\n\tignore = all\n'
     base = repo.write_commit([main_of(repo)], {RepoPath(".gitmodules"): ask}, "m", at=AT)

@@ -247,6 +247,17 @@ def test_a_tag_above_the_record_is_broken(world: World) -> None:
     assert bad(look(world)) == {"tags": "broken"}
 
 
+def test_a_tag_of_the_current_version_on_another_commit_is_broken(world: World) -> None:
+    repository = world.repositories["lena"]
+    (tag,) = repository.versions()
+    world.change({"README.md": b"x\n"})
+    main = repository.resolve("main")
+    assert main is not None
+    moved = repository.write_tag(tag.tag, main, "global: v0")
+    assert repository.push([RefUpdate(f"refs/tags/{tag.tag}", tag.object, moved)])
+    assert bad(look(world)) == {"tags": "broken"}
+
+
 def test_a_clock_that_is_behind_main_is_a_warning(world: World) -> None:
     world.change({"x": b"x"})
     world.clock.at -= dt.timedelta(hours=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -765,3 +766,38 @@ def test_a_site_that_is_suspended_between_two_steps_does_not_train(
     ran = loop(world, code)
     assert ran.waiting is not None
     assert (ran.waiting.reason, code.begun) == ("suspended", [])
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+@pytest.mark.parametrize("at", ["training", "note"])
+def test_a_full_disk_is_waited_for_and_nothing_is_done_twice(
+    at: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = Code(), list[Told]()
+    full = OSError(errno.ENOSPC, "No space left on device", "/data/clone/.fedops/x")
+    if at == "training":
+        fail(code, "run", [full, full], monkeypatch)
+    else:  # after the training: its update and result are there
+        fail(Work, "note", [full, full], monkeypatch)
+    slept = days(world, monkeypatch, [lambda: None, lambda: None])
+    with pytest.raises(Enough):
+        loop(world, code, told=told, once=False)
+    assert slept[:2] == [5.0, 10.0], "each time longer, with no jitter in the middle of its range"
+    offline = next(t for t in told if isinstance(t, Offline))
+    assert "/data/clone/.fedops/x: cannot be written, got No space left on device" in offline.message
+    assert code.begun == [0]
+    assert any(isinstance(t, HandedIn) for t in told)
+
+
+def test_asked_to_run_once_it_ends_with_what_the_system_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(Code, "run", [OSError(errno.ENOSPC, "No space left on device", "x")], monkeypatch)
+    with pytest.raises(OSError, match="No space left"):
+        loop(world, Code())
+
+
+def test_another_error_of_the_system_ends_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(Code, "run", [OSError(errno.ENOENT, "No such file or directory", "x")], monkeypatch)
+    with pytest.raises(FileNotFoundError):
+        loop(world, Code(), once=False)

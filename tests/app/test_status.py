@@ -311,9 +311,13 @@ def test_a_push_by_hand_that_moves_main_is_seen(world: World) -> None:
 
 
 def test_data_that_somebody_pushed_with_git_is_named(world: World) -> None:
-    world.change({"sites/hospital-a/patients.csv": b"name,age\n", "sites/README.md": b"x\n"})
-    (found,) = (f for f in look(world).faults if f.slug == "foreign_file")
-    assert (found.where, found.severity) == ("sites/hospital-a/patients.csv", "warning")
+    data = b"name,age\n"
+    world.change({"sites/hospital-a/patients.csv": data, "sites/README.md": b"x\n", "global/patients.csv": data})
+    found = [f for f in look(world).faults if f.slug == "foreign_file"]
+    assert [(f.where, f.severity) for f in found] == [
+        ("global/patients.csv", "warning"),
+        ("sites/hospital-a/patients.csv", "warning"),
+    ]
 
 
 # ---------------------------------------------------------------- heartbeats
@@ -557,14 +561,21 @@ def test_a_tag_is_right_although_somebody_touched_the_record_afterwards(world: W
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ("strategy: {name: median}", "policies/aggregation.yaml: strategy 'median' -> one of fedavg"),
+        (
+            "strategy: {name: fedadam}",
+            "policies/aggregation.yaml:3: strategy 'fedadam' -> one of fedavg, krum, median, trimmed_mean",
+        ),
+        (
+            "strategy: {name: trimmed_mean, beta: '0.5'}",
+            "policies/aggregation.yaml:3: strategy trimmed_mean: beta 0.5 leaves nothing of some numbers of updates -> less",
+        ),
         (
             "strategy: {name: fedavg, beta: 1}",
-            "policies/aggregation.yaml: strategy fedavg: parameters ['beta'] -> none",
+            "policies/aggregation.yaml:3: strategy fedavg: parameters ['beta'] -> none",
         ),
         (
             "privacy: {clip_norm: 1.0, noise_multiplier: 1.0}",
-            "policies/aggregation.yaml: privacy: not available in this version -> null",
+            "policies/aggregation.yaml:3: privacy: not available in this version -> null",
         ),
     ],
 )
@@ -578,6 +589,17 @@ def test_a_policy_that_is_not_computed_here_is_why_no_version_comes(rules: str, 
     assert f"stopped: {says}; CI makes no version until a lead has put that right" in page
     assert "due:" not in page
     policy(world, aggregation="trigger: {quorum: 1}")
+    assert isinstance(look(world).decision, Aggregate)
+
+
+def test_as_many_as_the_strategy_needs_are_waited_for(world: World) -> None:
+    policy(world, aggregation="trigger: {quorum: 1}\nstrategy: {name: krum, f: 1}")
+    world.merge(hand_in(world))
+    report = look(world)
+    assert isinstance(report.decision, Wait)
+    assert (report.decision.reason, report.trigger.quorum) == ("quorum", 5)
+    assert "waits for 4 more submissions: 1 of 5" in status_text(report, world.clock.now())
+    policy(world, aggregation="trigger: {quorum: 1}\nstrategy: {name: median}")
     assert isinstance(look(world).decision, Aggregate)
 
 

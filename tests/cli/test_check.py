@@ -184,3 +184,44 @@ def test_nothing_is_written_and_a_second_run_says_the_same(files: dict[str, Path
         outputs.add(done.stdout)
     assert len(outputs) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "says"),
+    [
+        ("aggregation", ["# ours", "strategy: {name: fedadam}"], "aggregation.yaml:3: strategy 'fedadam' -> one of"),
+        ("aggregation", ["privacy: {clip_norm: 1, noise_multiplier: 1}"], "aggregation.yaml:2: privacy: not available"),
+        ("aggregation", ["triger: {}"], "aggregation.yaml:2: triger: unknown key, did you mean trigger?"),
+        ("submission-policy", ["num_examples_max: many"], "submission.yaml:2: num_examples_max"),
+        ("training", ["- x"], "training.yaml"),
+        ("sites", ["sites: {hospital-a: {}}"], "sites.yaml:2: sites.hospital-a"),
+        ("federation", ["name: FED"], "federation.yaml"),
+    ],
+)
+def test_what_a_lead_writes_is_read_as_ci_will_read_it(
+    name: str, lines: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"{name.removesuffix('-policy')}.yaml"
+    path.write_text("\n".join([f"schema: fedops.{name}/v1", *lines]) + "\n")
+    result = check(path.name)
+    assert result.exit_code == 3
+    assert result.stdout.startswith(f"no  {path.name} (policy)\n")
+    item = json.loads(check(path.name, "--format", "json").stdout)["items"][0]
+    assert [(f["slug"], f["where"]) for f in item["findings"]] == [("policy_invalid", path.name)]
+    assert item["findings"][0]["got"].startswith(says)
+
+
+def test_a_policy_that_can_be_used_is_ok(tmp_path: Path) -> None:
+    path = tmp_path / "aggregation.yaml"
+    path.write_text("schema: fedops.aggregation/v1\ntrigger: {quorum: 2}\n")
+    result = check(path)
+    assert (result.exit_code, result.stdout) == (0, f"ok  {path} (policy)\n")
+
+
+@pytest.mark.parametrize("more", [[], ["--record", "r"], ["--base", "r"]])
+def test_a_yaml_file_that_is_none_of_main_is_exit_2(tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "r").touch()
+    name = "aggregation.yaml" if more else "other.yaml"
+    (tmp_path / name).write_text("schema: fedops.aggregation/v1\n")
+    assert run(["check", str(tmp_path / name), *(str(tmp_path / m) if m == "r" else m for m in more)]) == 2

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -51,6 +52,22 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
 def test_a_command_line_goes_to_dvc_as_it_is(line: str, passed: list[Sequence[str]]) -> None:
     assert run(["dvc", *line.split()]) == 0
     assert passed == [tuple(line.split())]
+
+
+def test_what_a_killed_dvc_left_in_a_federation_is_removed_first(
+    passed: list[Sequence[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "global").mkdir()
+    left = tmp_path / "global" / f".{'x' * 22}.tmp"
+    left.touch()
+    tomorrow = time.time() + 100_000
+    monkeypatch.chdir(tmp_path / "global")
+    monkeypatch.setattr("fedops.cli.dvc.time.time", lambda: tomorrow)
+    assert run(["dvc", "status"]) == 0
+    assert left.exists(), "no federation"
+    (tmp_path / "federation.yaml").touch()
+    assert run(["dvc", "status"]) == 0
+    assert (left.exists(), len(passed)) == (False, 2)
 
 
 def test_its_exit_code_comes_back(passed: list[Sequence[str]]) -> None:

@@ -86,7 +86,7 @@ def test_a_bug_is_one_line_with_a_way_to_see_more(ending: Callable[..., Ran], mo
     ran = ending(RuntimeError("two\nlines"))
     assert ran == Ran(1, "", "bug: RuntimeError: two lines (set FEDOPS_TRACEBACK=1 for the trace)\n")
     assert ending(EOFError("end")).code == 1
-    assert ending(OSError(28, "No space left on device", "/x")).err.startswith("bug: OSError: [Errno 28] No space left")
+    assert ending(OSError(20, "Not a directory", "/x")).err.startswith("bug: NotADirectoryError: [Errno 20] Not a")
     assert len(ending(ValueError("x" * 10_000)).err) < 400
     ran = ending(KeyError("x"), "--format", "json")
     assert (ran.code, ran.json["error"]["slug"], ran.json["error"]["cause"]) == (1, "bug", "bug")

@@ -72,6 +72,7 @@ def test_a_site_goes_from_join_to_the_roster(
         "public_key": key.with_suffix(".pub").read_text().strip(),
         "key_known": True,
         "line": None,
+        "unknown": {},
     }
     assert run(["join", "hospital-a", "--generate-key"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "the roster on main has this site: active, with this key"

@@ -105,6 +105,26 @@ def test_a_command_hook_with_its_own_hyperparameters(world: World, fedops: Fedop
     assert got["result"]["num_examples"] == 5
 
 
+def test_a_training_that_diverged_is_a_no(world: World, fedops: Fedops) -> None:
+    fedops("pull")
+    script = (
+        "import os, numpy as np; from safetensors.numpy import load_file, save_file; "
+        "model = load_file(os.environ['FEDOPS_MODEL']); model['bias'][:] = np.nan; "
+        "save_file(model, os.environ['FEDOPS_UPDATE'])"
+    )
+    (world.root(A) / "hook.py").write_text(script)
+    command = ("train", "--command", f"{sys.executable} hook.py")
+    kept = ".fedops/versions/v0/refused.safetensors"
+    _, err = fedops(*command, code=3)
+    assert f"the update is not taken; it is kept for looking at: {kept}\n{kept}: a float tensor contains NaN" in err
+    assert "(tensor bias, index 0, values 2, of 2), got nan [FO-218]\n  hint: look at the training run" in err
+    got = loads(fedops, *command, code=3)
+    assert (got["ok"], got["changed"], got["kept"]) == (False, False, str(world.root(A) / kept))
+    assert [f["slug"] for f in got["findings"]] == ["non_finite"]
+    _, err = fedops("submit", code=2)
+    assert "no finished training" in err
+
+
 def test_a_file_of_ones_own_is_handed_in_with_its_facts(world: World, fedops: Fedops) -> None:
     save_file(moved(2), world.root(A) / "mine.safetensors", metadata={"note": "x"})
     out, err = fedops(

@@ -42,7 +42,7 @@ def test_stray_tags_stop_and_are_findings() -> None:
 
 
 def test_a_policy_that_is_not_computed_stops_and_the_training_at_hand_has_its_time() -> None:
-    fault = finding("policy_invalid", "policies/aggregation.yaml", got="strategy 'median' -> one of fedavg")
+    fault = finding("policy_invalid", "policies/aggregation.yaml", got="strategy 'fedadam' -> one of fedavg")
     got = as_json(report(Blocked((fault,)), faults=(fault,), work=LocalWork(8, 8, "ab" * 32, minutes(0))))
     assert got["decision"] == {"kind": "stop", "reason": "policy"}
     assert got["work"] == {"pulled": 8, "trained": 8, "sha256": "ab" * 32, "trained_at": "2026-03-02T09:00:00Z"}

@@ -42,6 +42,11 @@ def test_password_for_no_known_host_is_refused(home: str | None) -> None:
     with pytest.raises(ConfigError, match="for which registry") as caught:
         registry_lookup(SET, home)
     assert (caught.value.slug, "FEDOPS_REGISTRY_HOST" in caught.value.hint) == ("credential_scope", True)
+    with pytest.raises(ConfigError, match="for which registry") as caught:
+        Registries(SET, home=home, clock=wire.SystemClock()).open("oci://registry.example:5000/fed")
+    assert caught.value.hint.startswith(
+        "export FEDOPS_REGISTRY_HOST=registry.example:5000 if it is for that one; else unset"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(SET))

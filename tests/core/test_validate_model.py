@@ -20,7 +20,8 @@ from fedops.core.ids import Digest
 from fedops.core.norms import BLOCK, BlockNorm
 from fedops.core.records import Record
 from fedops.core.settings import SubmissionPolicy
-from fedops.core.validate import validate_artifact, validate_metadata, validate_model, validate_specs
+from fedops.core.validate import not_finite, validate_artifact, validate_metadata, validate_model, validate_specs
+from fedops.core.validate_change import MAX_FINDINGS
 from fedops.core.validate_model import CHUNK
 
 DTYPES: dict[str, Dtype] = {
@@ -356,3 +357,22 @@ def test_all_faults_of_an_artifact_are_told_shortly() -> None:
     ]
     many = dataclasses.replace(ARTIFACT, annotations={f"k{i}": "v" for i in range(500)})
     assert len(judge_artifact(many)) == 50
+
+
+def test_all_that_is_not_finite_is_counted_tensor_by_tensor_also_beyond_the_first_chunk() -> None:
+    long = np.zeros(CHUNK + 5)
+    long[[CHUNK - 1, CHUNK, CHUNK + 4]] = [np.inf, np.nan, -np.inf]
+    update = Arrays({"a": f32(0, 1), "b": f32(1, 2, np.nan, 4), "long": long, "steps": np.array([1, 2])})
+    assert [(f.slug, f.where, f.got, f.detail) for f in not_finite(update, "u")] == [
+        ("non_finite", "u", "nan", {"tensor": "b", "index": 2, "values": 1, "of": 4}),
+        ("non_finite", "u", "inf", {"tensor": "long", "index": CHUNK - 1, "values": 3, "of": CHUNK + 5}),
+    ]
+    assert not any(name == "steps" for name, _, _ in update.reads)
+    assert not_finite(Arrays({"a": f32(0, 1), "empty": f32()}), "u") == ()
+
+
+def test_of_very_many_tensors_the_first_are_told() -> None:
+    many = Arrays({f"t{number:04d}": f32(np.nan) for number in range(MAX_FINDINGS + 3)})
+    found = not_finite(many, "u")
+    assert [dict(f.detail or {})["tensor"] for f in found] == [f"t{number:04d}" for number in range(MAX_FINDINGS)]
+    assert len(many.reads) == MAX_FINDINGS, "what is not told is not read"

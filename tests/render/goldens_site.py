@@ -35,7 +35,7 @@ from fedops.render.run import ran_text, told_lines
 from fedops.render.site import pull_text, train_text
 from fedops.render.status import status_text
 from fedops.render.submission import pull_body, pull_title, submit_text
-from tests.core.forge_samples import ALICE, EVE, KEPT, LENA, NO, PAGE, TWO_LEADS, WELL, WELL_2
+from tests.core.forge_samples import ALICE, AUTO, EVE, KEPT, LENA, NO, PAGE, REVIEW, TWO_LEADS, WELL, WELL_2
 from tests.core.forge_samples import SITES as FORGE_SITES
 from tests.core.samples import blob, contribution, excluded_entry, hex64, minutes, record, submission, version
 from tests.render.goldens import HOSTILE
@@ -255,12 +255,12 @@ def doctor_github() -> str:
     )
     unseen = replace(unseen, publisher=Publisher(NO, NO, NO, NO, NO))
     looks = (
-        (hasty, None, FORGE_SITES), (blind, None, FORGE_SITES), (of_site, SiteId("hospital-a"), FORGE_SITES),
-        (WELL, None, FORGE_SITES), (half, None, FORGE_SITES), (unseen, None, TWO_LEADS), (WELL_2, None, TWO_LEADS),
+        (hasty, None, FORGE_SITES, AUTO), (blind, None, FORGE_SITES, AUTO),
+        (of_site, SiteId("hospital-a"), FORGE_SITES, AUTO), (WELL, None, FORGE_SITES, AUTO),
+        (half, None, FORGE_SITES, AUTO),
+        (unseen, None, TWO_LEADS, REVIEW), (WELL_2, None, TWO_LEADS, REVIEW),
     )  # fmt: skip
-    texts = [
-        health_text([*check_forge(seen, "main", sites, site, jobs_open_pulls=False)]) for seen, site, sites in looks
-    ]
+    texts = [health_text([*check_forge(seen, "main", sites, site, policy)]) for seen, site, sites, policy in looks]
     return "\n\n".join(texts) + "\n"
 
 

@@ -12,7 +12,7 @@ from fedops.app.reconcile import Reconciled
 from fedops.app.status import status
 from fedops.core.facts import Aggregate, Pull, RefUpdate, Wait
 from fedops.core.findings import errors
-from fedops.core.ids import CommitId, Digest, SiteId
+from fedops.core.ids import CommitId, Digest, RepoPath, SiteId
 from fedops.core.status import Blocked, SiteLine, StatusReport
 from fedops.render.status import status_text
 from tests.scenario.fed import Fed, GitFed, MemoryFed
@@ -315,6 +315,21 @@ def test_a_tag_of_the_current_version_on_another_commit_stops_ci_too(ready: Fed,
     seen = look(fed)
     assert seen.decision == Blocked(errors(done.findings))
     assert sentence(seen).startswith("stopped: global@v1.0.0 does not name the commit that made v1; ")
+
+
+@pytest.mark.parametrize(("way", "told"), [("revert", "went back"), ("force", "was set back")])
+def test_a_tag_above_main_that_main_once_had_says_how_main_lost_its_version(ready: Fed, way: str, told: str) -> None:
+    fed = ready
+    before = fed.main()
+    fed.reconcile()
+    made = fed.main().commit
+    if way == "force":
+        assert fed.repositories["lena"].push([RefUpdate("refs/heads/main", made, before.commit)])
+    else:
+        paths = ("global/version.json", "global/metrics.json", "global/model.safetensors.dvc")
+        fed.commit({path: before.bytes_of(RepoPath(path)) for path in paths}, "Revert")
+    (found,) = (f for f in fed.reconcile().findings if f.slug == "tag_moved")
+    assert (found.where, found.got, found.expected) == ("global@v1.0.0", made, f"v1 on main, which {told} to v0")
 
 
 def test_a_version_without_a_tag_is_first_verified(ready: Fed) -> None:
