@@ -163,8 +163,10 @@ def explain(error: ValidationError, model: type[Document], where: str, lines: Li
     """The first fault as `where:line: key: message`, and how many more there are."""
     faults = error.errors(include_url=False)
     first = faults[0]
+    loc = tuple(first["loc"])
     # NOTE: pydantic also names the member of a union that it tried, such as literal['participants'].
-    loc = tuple(part for part in first["loc"] if not (isinstance(part, str) and "[" in part))
+    if first["type"] == "literal_error" and str(loc[-1]).startswith("literal["):
+        loc = loc[:-1]
     # NOTE: pydantic puts names of union members into `loc`; the longest prefix that the text has is the place.
     # JSON comes without lines: there the whole of it names the key.
     at = loc

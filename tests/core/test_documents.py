@@ -216,6 +216,8 @@ class _Written(Document):
         ({"digest": "A" * 64}, "x: digest: must be 64 hexadecimal digits in lower case, got "),
         ({"digest": "0" * 64}, "x: digest: no file has this one, got "),
         ({"digest": "1" * 64, "of": "all"}, "x: of: Input should be 'participants', got 'all' (and 1 more)"),
+        ({"digest": "1" * 64, "of[0]": 1}, "x: of[0]: unknown key"),
+        ({"digest": "1" * 64, "[[": 1}, "x: [[: unknown key"),
     ],
 )
 def test_faults_are_told_in_words_of_the_document(document: Any, says: str) -> None:

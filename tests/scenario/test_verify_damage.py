@@ -198,7 +198,7 @@ def test_unavailable_bytes_that_came_back_are_a_warning_for_each_version_that_mi
     assert report.names(3, "unavailable_present", site="clinic-c", got="object_missing", severity="warning")
 
 
-def test_a_store_that_is_not_mounted_gives_no_verdict_and_an_empty_one_fails(auditor: Auditor) -> None:
+def test_a_store_that_is_not_mounted_gives_no_verdict_and_one_without_bytes_fails(auditor: Auditor) -> None:
     elsewhere = auditor.store.rename(auditor.folder / "elsewhere")
     report = auditor.verify()
     assert (report.code, report.document["error"]["cause"]) == (5, "temporary")
@@ -206,8 +206,12 @@ def test_a_store_that_is_not_mounted_gives_no_verdict_and_an_empty_one_fails(aud
     assert "versions" not in report.document
     auditor.store.mkdir()
     report = auditor.verify()
-    assert (report.code, report.failed) == (3, list(range(NEWEST + 1)))
+    assert (report.code, report.document["error"]["slug"]) == (5, "store_empty")
     auditor.store.rmdir()
+    shutil.copytree(elsewhere, auditor.store, ignore=shutil.ignore_patterns("sha256"))
+    report = auditor.verify()
+    assert (report.code, report.failed) == (3, list(range(NEWEST + 1)))
+    shutil.rmtree(auditor.store)
     elsewhere.rename(auditor.store)
     assert auditor.verify().code == 0
 
