@@ -116,6 +116,7 @@ def demand_told(ran: Ran, root: Path) -> None:
     assert "again" in hint or "go on with" in hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "before", "after"),
     [

@@ -14,6 +14,8 @@ from tests.cli_world import World, begun, fresh
 from tests.pages import ROOT, fenced, shell
 from tests.sshkeys import make_key
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs" / "how-to" / "change-leads-and-rules.md").read_text("utf-8")
 SITES = "policies/sites.yaml"
 

@@ -91,6 +91,7 @@ def test_a_quiet_pull_request_costs_no_request_of_its_own(fed: GitHubFed) -> Non
     assert fetches <= FETCHES
 
 
+@pytest.mark.long
 def test_where_graphql_does_not_answer_it_costs_one_request(fed: GitHubFed) -> None:
     fed.hub.has_graph = False
     multiply(fed.hub, fed.submit(A, 1.0, signed=False).number, PULLS)
@@ -124,6 +125,7 @@ def of_jobs(world: GitHubWorld) -> tuple[Counter[str], list[int]]:
     return Counter(map(kind, world.hub.exchanges[before:])), world.hub.questions[questions:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_graph", [True, False], ids=["GraphQL", "REST alone"])
 def test_a_steady_run_of_the_jobs_costs_the_same_however_many_were_refused(world: GitHubWorld, has_graph: bool) -> None:
     [number] = world.hand_in(A)
@@ -141,6 +143,7 @@ def test_a_steady_run_of_the_jobs_costs_the_same_however_many_were_refused(world
     assert kinds.total() <= of_each * PULLS + OF_JOBS, kinds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_graph", [True, False], ids=["GraphQL", "REST alone"])
 def test_a_steady_run_of_the_jobs_costs_the_same_however_many_wait(world: GitHubWorld, has_graph: bool) -> None:
     world.edit("policies/submission.yaml", lambda text: text.replace("require_signed: true", "require_signed: false"))
@@ -186,6 +189,7 @@ def spent(hub: Hub, lets: int) -> tuple[Limit, str]:
     return Limit("", "", 403, headers=headers, message=message, lets=lets), clock
 
 
+@pytest.mark.long
 def test_a_run_that_meets_the_limit_says_until_when_and_the_next_one_goes_on(world: GitHubWorld) -> None:
     [number, good] = world.hand_in(A, B)
     world.unsign(A, number)

@@ -31,7 +31,7 @@ def made(kind: type[Fed], folder: Path) -> Fed:
     return kind(folder, rules={"trigger": {"quorum": 2}}, people=PEOPLE, sites=(A, B))
 
 
-@pytest.fixture(params=[MemoryFed, GitFed, GitHubFed])
+@pytest.fixture(params=[MemoryFed, GitFed, pytest.param(GitHubFed, marks=pytest.mark.long)])
 def fed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fed]:
     with closing(made(request.param, tmp_path)) as one:
         yield one

@@ -15,6 +15,8 @@ import pytest
 from tests.cli_world import World, begun, fresh
 from tests.pages import ROOT, shell
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs" / "how-to" / "repair-main.md").read_text("utf-8")
 GOOD: tuple[list[int], list[str]] = ([], [])  # versions that failed, and what is wrong beside them
 

@@ -33,7 +33,7 @@ def five(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ACCOUNTS, E, Account("lab-e-login", 50))
 
 
-@pytest.fixture(params=[MemoryFed, GitFed])
+@pytest.fixture(params=[MemoryFed, pytest.param(GitFed, marks=pytest.mark.long)])
 def fed(request: pytest.FixtureRequest, tmp_path: Path, five: None) -> Iterator[Fed]:
     made = request.param(tmp_path, rules={"strategy": MEDIAN}, people=("lena", "leo", *FIVE), sites=FIVE)
     yield made
@@ -183,6 +183,7 @@ def contribution(record: dict[str, Any], site: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "named"),
     [
