@@ -183,7 +183,7 @@ class Wire(Registry):  # type: ignore[misc]  # oras has no types
             return session.request(
                 method, url, headers=dict(headers), data=body, stream=True, allow_redirects=False, timeout=self._seconds
             )
-        except (requests.exceptions.RequestException, *BROKEN) as e:
+        except BROKEN as e:
             if "CERTIFICATE_VERIFY_FAILED" not in str(e):
                 raise no_answer(where, e) from e
             error = refusal("registry_unavailable", where, got=f"no trusted TLS with {host_of(url)}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from fedops.app.context import Context
 from fedops.app.own_key import asks_signature
+from fedops.app.rules import WRITTEN
 from fedops.app.snapshot import Snapshot, main_snapshot
 from fedops.app.tag_faults import misplaced
-from fedops.app.usable import DOCUMENTS
+from fedops.app.usable import unusable
 from fedops.core.artifacts import ARCHIVE
 from fedops.core.errors import FedopsError, StoreError
 from fedops.core.forge_settings import packages_of
@@ -38,7 +39,6 @@ from fedops.core.ids import (
     VERSION_PATH,
     Digest,
     GlobalVersion,
-    RepoPath,
     SiteId,
     model_pointer_path,
     record_path,
@@ -132,14 +132,13 @@ def _main(patient: Patient) -> Iterator[Check]:
 
 def _policies(main: Snapshot) -> Iterator[Check]:
     """One line for each document that cannot be used, with file and line; else one for all, and what makes no sense."""
-    documents: Mapping[RepoPath, Callable[[Snapshot], object]] = {**DOCUMENTS, VERSION_PATH: lambda here: here.version}
-    broken = False
-    for path, read in documents.items():
-        try:
-            read(main)
-        except FedopsError as e:
-            broken = True
-            yield Check(path, "broken", e.message, next=e.hint or f"a lead corrects {path} on main")
+    broken = list(unusable(main, WRITTEN))
+    try:
+        _ = main.version
+    except FedopsError as e:
+        broken.append((VERSION_PATH, e))
+    for path, fault in broken:
+        yield Check(path, "broken", fault.message, next=fault.hint or f"a lead corrects {path} on main")
     if not broken:
         yield Check("policies", "ok", "all documents of main can be used")
         kind = main.federation.forge.kind

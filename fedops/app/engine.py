@@ -116,9 +116,9 @@ def aggregate(
     on_the_way = strategy.linear and (chunk is None or chunk >= BLOCK)  # a norm is made of whole blocks
     norms = rule.clip_norm is not None or strategy.scan == "norms" or (rule.want_norms and not on_the_way)
     distances = strategy.scan == "distances"
-    models = [*(i.model for i in ordered), *(b.model for b in bases.values())] if norms or distances else []
-    assert not any(m.in_order for m in models), "what comes in order is read once"
-    seen = scan(layout, ordered, bases, distances=distances, two_processes=two_processes) if models else None
+    scanned = [*(i.model for i in ordered), *(b.model for b in bases.values())] if norms or distances else []
+    assert not any(m.in_order for m in scanned), "what comes in order is read once"
+    seen = scan(layout, ordered, bases, distances=distances, two_processes=two_processes) if scanned else None
     if found := _unusable(layout, ordered, bases, seen, norms=norms):
         return found
     combine = strategy.prepare([i.weighted for i in ordered], rule.denominator, seen)
@@ -130,11 +130,14 @@ def aggregate(
     written = _write(work, WritePass(work, sink, two_processes=two_processes, elements=chunk))
     if isinstance(written, tuple):
         return written
-    for model in models:  # a digest is of what was read last, and these were read twice
+    for model in scanned:  # a digest is of what was read last, and these were read twice
         model.check_unchanged()
-    told = (measured or written, clips, strategy.scores(seen))
-    norms_told, factors, scores = (dict(zip([i.site for i in ordered], values, strict=False)) for values in told)
-    return Aggregated(*sink.commit(), specs, norms_told, factors, scores)
+
+    def by_site(values: Sequence[float]) -> Mapping[str, float]:
+        return dict(zip([i.site for i in ordered], values, strict=True)) if values else {}
+
+    told = (by_site(measured or written), by_site(clips), by_site(strategy.scores(seen)))
+    return Aggregated(*sink.commit(), specs, *told)
 
 
 def _work(

@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedops.app.first_model import FirstModel, Generated, first_model
+from fedops.app.rules import WRITTEN, refuse_unusable
 from fedops.app.scaffold import Scaffold, render
 from fedops.app.snapshot import Snapshot, time_text
-from fedops.core.documents import Document, load_document
+from fedops.core.documents import load_document
 from fedops.core.errors import ConfigError
 from fedops.core.findings import Finding, errors, finding
 from fedops.core.ids import (
-    AGGREGATION_PATH,
     FEDERATION_PATH,
     SITES_PATH,
-    SUBMISSION_POLICY_PATH,
-    TRAINING_PATH,
     CommitId,
     GlobalVersion,
     RepoPath,
@@ -27,18 +25,11 @@ from fedops.core.ids import (
 from fedops.core.plan import Publish, plan_version
 from fedops.core.policy import policy_digest
 from fedops.core.records import Carried, VersionRecord, Witness, model_pointer
-from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
+from fedops.core.settings import Federation, Sites
 from fedops.ports import Clock, Models, Repository, Store
 
 V0 = GlobalVersion(0)
 _NO_COMMIT = CommitId("0" * 40)  # parent of the first commit of an empty repository, as git writes it
-_DOCUMENTS: Mapping[RepoPath, type[Document]] = {
-    FEDERATION_PATH: Federation,
-    SITES_PATH: Sites,
-    SUBMISSION_POLICY_PATH: SubmissionPolicy,
-    TRAINING_PATH: Training,
-    AGGREGATION_PATH: Aggregation,
-}
 
 
 @dataclass(frozen=True)
@@ -210,12 +201,12 @@ def _differs(work_tree: Path, path: RepoPath, data: bytes) -> bool:
 def _unusable(files: Mapping[RepoPath, bytes]) -> tuple[Finding, ...]:
     """Documents without which nothing works and that are not there, or cannot be read."""
     found = []
-    for path, model in _DOCUMENTS.items():
+    for path in WRITTEN:
         if path not in files:
             found.append(finding("policy_invalid", path, got="only in the work tree", expected="on main"))
             continue
         try:
-            load_document(files[path], model, path)
+            refuse_unusable(path, files[path], path)
         except ConfigError as e:
             found.append(finding("policy_invalid", path, got=e.message))
     return tuple(found)

@@ -1,15 +1,53 @@
-"""Whether this version of fedops can compute what a policy asks for; imports no numpy, since `fedops status` asks too."""
+"""Whether what people write on main can be used, and whether this version of fedops can compute what a policy asks for.
+
+Imports no numpy, since `fedops status` asks too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from fedops.core.documents import Document, load_document
 from fedops.core.errors import ConfigError, MainFileError
-from fedops.core.ids import AGGREGATION_PATH
+from fedops.core.ids import (
+    AGGREGATION_PATH,
+    FEDERATION_PATH,
+    SITES_PATH,
+    SUBMISSION_POLICY_PATH,
+    TRAINING_PATH,
+    RepoPath,
+)
 from fedops.core.policy import trigger_of
-from fedops.core.settings import Aggregation
+from fedops.core.settings import Aggregation, Federation, Sites, SubmissionPolicy, Training
 from fedops.core.strategies import make_strategy
 from fedops.core.yaml_reader import parse_yaml
 
+WRITTEN: Mapping[RepoPath, type[Document]] = {
+    FEDERATION_PATH: Federation,
+    SITES_PATH: Sites,
+    SUBMISSION_POLICY_PATH: SubmissionPolicy,
+    TRAINING_PATH: Training,
+    AGGREGATION_PATH: Aggregation,
+}
 _HINT = "a lead corrects it on main; until then no version is made, and nothing that was handed in is lost"
+
+
+def refuse_unusable(path: RepoPath, data: bytes, where: str) -> None:
+    """Stop where one of the documents that people write cannot be used as it is written.
+
+    Args:
+        path: one of WRITTEN.
+        where: for the message.
+
+    Raises:
+        MainFileError: `where:line: key: message`.
+    """
+    try:
+        document = load_document(data, WRITTEN[path], where)
+    except ConfigError as e:
+        raise MainFileError(e.message, hint=MainFileError.CORRECTED) from e
+    if isinstance(document, Aggregation):
+        refuse_rules_as_written(document, data, where)
 
 
 def refuse_unavailable_rules(policy: Aggregation, text: bytes = b"", where: str = AGGREGATION_PATH) -> None:

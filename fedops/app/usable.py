@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
-from fedops.app.rules import refuse_rules_as_written
+from fedops.app.rules import WRITTEN, refuse_unusable
 from fedops.app.snapshot import Snapshot
 from fedops.core.errors import FedopsError
-from fedops.core.ids import (
-    AGGREGATION_PATH,
-    FEDERATION_PATH,
-    SITES_PATH,
-    SUBMISSION_POLICY_PATH,
-    TRAINING_PATH,
-    RepoPath,
-)
-
-# What people write -> reads it.
-DOCUMENTS: Mapping[RepoPath, Callable[[Snapshot], object]] = {
-    FEDERATION_PATH: lambda here: here.federation,
-    SITES_PATH: lambda here: here.sites,
-    SUBMISSION_POLICY_PATH: lambda here: here.submission_policy,
-    TRAINING_PATH: lambda here: here.training,
-    AGGREGATION_PATH: lambda here: refuse_rules_as_written(here.aggregation, here.bytes_of(AGGREGATION_PATH)),
-}
+from fedops.core.ids import RepoPath
 
 
 def unusable(here: Snapshot, paths: Collection[str]) -> Iterator[tuple[RepoPath, FedopsError]]:
@@ -32,10 +16,10 @@ def unusable(here: Snapshot, paths: Collection[str]) -> Iterator[tuple[RepoPath,
     Raises:
         FedopsError: git cannot be read now.
     """
-    for path, read in DOCUMENTS.items():
+    for path in WRITTEN:
         if path in paths:
             try:
-                read(here)
+                refuse_unusable(path, here.bytes_of(path), path)
             except FedopsError as e:
                 if e.cause != "permanent":
                     raise

@@ -10,6 +10,7 @@ from fedops.app.check_policy import check_policy
 from fedops.app.rules import refuse_rules_as_written, refuse_unavailable_rules
 from fedops.core.documents import load_document
 from fedops.core.errors import MainFileError
+from fedops.core.policy import trigger_of
 from fedops.core.settings import Aggregation
 
 HEAD = "schema: fedops.aggregation/v1\nmerge: {mode: auto, approvals: 1}\n"
@@ -61,4 +62,6 @@ def test_a_policy_that_can_be_used_is_not(tmp_path: Path, rules: str) -> None:
 
 def test_ci_goes_on_with_a_quorum_that_it_has_raised() -> None:
     text = (HEAD + "trigger: {quorum: 3}\nstrategy: {name: krum, f: 1}").encode()
-    refuse_unavailable_rules(load_document(text, Aggregation, "a.yaml"), text)
+    policy = load_document(text, Aggregation, "a.yaml")
+    refuse_unavailable_rules(policy, text)
+    assert trigger_of(policy).quorum == 2 * 1 + 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -100,7 +101,9 @@ def test_a_folder_with_other_things_in_it_is_told_too(world: World) -> None:
 
 def test_a_store_that_was_copied_without_its_index_is_no_empty_one(world: World) -> None:
     (world.origin / "store/global/index.json").unlink()
-    world("hospital-a", "pull")
+    model = world.version()["model"]
+    pulled = Path(world.json("hospital-a", "pull")["path"])
+    assert hashlib.sha256((world.clone("hospital-a") / pulled).read_bytes()).hexdigest() == model["sha256"]
 
 
 def test_a_first_version_that_a_generator_makes_need_not_be_there(

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -87,37 +87,42 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(data) if data else None
         headers: dict[str, str] = {}
         with hub.lock:
-            try:
-                status, answer = self.served(path, body, headers)
-            except Cut:
-                self.close_connection = True
+            judged = self.judged(lambda: self.served(path, body, headers))
+            if judged is None:
                 return
-            except Refused as e:
-                status, answer = e.status, e.document
-            except AssertionError as e:
-                status, answer = 500, {"message": f"the test's server: {e!r}"}
+            status, answer, _ = judged
             hub.exchanges.append(Exchange(self.command, path, body, status, answer))
         data = json.dumps(answer).encode() if answer is not None else b""
         self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, data)
 
     def answer_graph(self) -> None:
         hub, body, headers = self.server.hub, json.loads(self.read_body()), dict[str, str]()
+
+        def answered() -> tuple[int, Any]:
+            fault = next((f for f in hub.faults if f.strikes(self.command, "/graphql")), None)
+            if fault is not None:
+                self.fail(fault, headers)
+            return 200, graph.answer(hub, self.token(), self.user(), body)
+
         with hub.lock:
-            try:
-                fault = next((f for f in hub.faults if f.strikes(self.command, "/graphql")), None)
-                if fault is not None:
-                    self.fail(fault, headers)
-                status, answer = 200, graph.answer(hub, self.token(), self.user(), body)
-            except Cut:
-                self.close_connection = True
+            judged = self.judged(answered)
+            if judged is None:
                 return
-            except Refused as e:
-                status, answer = e.status, e.document
-            except AssertionError as e:
-                status, answer = 500, {"message": f"the test's server: {e!r}"}
-                hub.misasked.append(repr(e))
-        data = json.dumps(answer).encode()
-        self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, data)
+            status, answer, misasked = judged
+            hub.misasked += misasked
+        self.send(status, {"Content-Type": "application/json; charset=utf-8", **headers}, json.dumps(answer).encode())
+
+    def judged(self, answered: Callable[[], tuple[int, Any]]) -> tuple[int, Any, list[str]] | None:
+        """Status, answer, and what a client asked that GitHub would not know; None: the connection is to be cut."""
+        try:
+            return *answered(), []
+        except Cut:
+            self.close_connection = True
+            return None
+        except Refused as e:
+            return e.status, e.document, []
+        except AssertionError as e:
+            return 500, {"message": f"the test's server: {e!r}"}, [repr(e)]
 
     def served(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
         hub = self.server.hub
