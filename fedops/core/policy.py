@@ -141,7 +141,8 @@ def decide(
     Wait("nothing_new"), also if something was excluded, since a version without contributions would repeat the model;
     then two windows, of which one that is over is enough:
 
-    - quorum: `quorum` submissions are there (or as many as the strategy needs, see `trigger_of`), and `grace_minutes` have passed since the merge that completed it;
+    - quorum: `quorum` submissions are there, or as many as the strategy needs (`trigger_of`), and `grace_minutes` have
+      passed since the merge that completed it;
     - max_wait: `quorum_after_wait` are there, and `max_wait_hours` have passed since the oldest merge. So a submission
       more never makes the others wait longer than without it.
 
